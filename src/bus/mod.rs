@@ -1,0 +1,1 @@
+//! What is needed of the engine, as narrow traits, and their `iii-sdk` implementation.

@@ -1,0 +1,1 @@
+//! The command line: one file per command, each parses, calls and prints. Decides nothing.

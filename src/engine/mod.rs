@@ -1,0 +1,1 @@
+//! The embedded engine: the iii wire protocol for one machine.

@@ -1,0 +1,1 @@
+//! The durable machine that lands a branch.

@@ -1,0 +1,3 @@
+//! The `worktree` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Who runs the next land job.

@@ -1,0 +1,1 @@
+//! The bus surface of the worker.

@@ -1,0 +1,1 @@
+//! Tests of the embedded engine over a real socket.

@@ -1,0 +1,10 @@
+//! The integration tests: one binary, modules by topic. `guards` checks that every file here is listed.
+
+#![allow(clippy::disallowed_methods, reason = "tests start real programs and write real files")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, missing_docs)]
+
+mod engine;
+mod git;
+mod support;
+mod worker;

@@ -1,0 +1,1 @@
+//! What the tests share: a sealed environment, repositories, a running `worktree dev`, SDK clients.

@@ -1,0 +1,1 @@
+//! Tests of the worker through `worktree dev` and a real SDK client.
