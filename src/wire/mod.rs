@@ -16,7 +16,9 @@ pub struct ServeOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another worker holds the name on this engine.
-    #[error("another worker named `{name}` is connected to {url}; stop it, or run this one in another namespace (III_NAMESPACE)")]
+    #[error(
+        "another worker named `{name}` is connected to {url}; stop it, or run this one in another namespace (III_NAMESPACE)"
+    )]
     NameTaken {
         /// The name that is taken.
         name: String,

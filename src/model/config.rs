@@ -1,0 +1,376 @@
+//! The configuration entry `worktree`: its keys, defaults and rules.
+//!
+//! Invariants
+//! 1. Every key has a default; an empty object is a valid configuration.
+//! 2. A value that cannot be applied is refused as a whole, with the key named (`W010`); gates fail closed.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Code, Error, Result};
+
+/// How a branch is named when the caller does not name one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum BranchNaming {
+    /// The prefix and the worktree id.
+    #[default]
+    Id,
+    /// The prefix and two words with the last four digits of the id, easier to read.
+    Codename,
+}
+
+/// What a new worktree gets besides the tracked files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Provision {
+    /// Copy the git-ignored files of the source checkout (build caches, local settings) in the background.
+    pub copy_ignored: bool,
+    /// Copy only what matches one of these globs; empty means everything. `*` crosses `/`.
+    pub include: Vec<String>,
+    /// Never copy what matches one of these globs. `*` crosses `/`.
+    pub exclude: Vec<String>,
+    /// Stop copying after this many bytes.
+    pub max_copy_bytes: u64,
+}
+
+impl Default for Provision {
+    fn default() -> Self {
+        Provision { copy_ignored: false, include: Vec::new(), exclude: Vec::new(), max_copy_bytes: 2 << 30 }
+    }
+}
+
+/// What callers may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gates {
+    /// Allow worktree::remove.
+    pub allow_remove: bool,
+    /// Allow force in claim, release, remove, and force_restart in land.
+    pub allow_force: bool,
+    /// Allow branches to be deleted: by remove when asked, and after a land.
+    pub allow_branch_delete: bool,
+    /// Allow worktree::land.
+    pub allow_land: bool,
+    /// Allow worktree::prune to remove worktrees.
+    pub allow_prune: bool,
+    /// Globs over branch names that may be landed on. `*` crosses `/`.
+    pub land_targets: Vec<String>,
+    /// Globs over the canonical paths of repositories that may be used. `*` crosses `/`.
+    pub repos: Vec<String>,
+    /// How many worktrees one repository may have at a time; 0 is without limit.
+    pub max_worktrees_per_repo: u64,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Gates {
+            allow_remove: true,
+            allow_force: false,
+            allow_branch_delete: true,
+            allow_land: true,
+            allow_prune: true,
+            land_targets: vec!["*".to_owned()],
+            repos: vec!["*".to_owned()],
+            max_worktrees_per_repo: 0,
+        }
+    }
+}
+
+/// Settings of the worktree worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorktreeConfig {
+    /// Directory that holds all worktrees; absolute, or starting with `~/`.
+    #[schemars(regex(pattern = r"^(/|~/|~$)"))]
+    pub worktree_root: String,
+    /// What generated branch names start with.
+    pub branch_prefix: String,
+    /// How a branch is named when the caller does not name one.
+    pub branch_naming: BranchNaming,
+    /// When to prune: a cron line of six fields (seconds first) in UTC.
+    pub prune_schedule: String,
+    /// How long a worktree must be idle before prune may take it, in hours.
+    pub prune_expire_hours: u64,
+    /// Name of the queue that runs lands.
+    #[schemars(length(min = 1))]
+    pub land_queue: String,
+    /// How often a land starts again because its target moved.
+    pub max_land_retries: u32,
+    /// Time limit of one git command in milliseconds.
+    #[schemars(range(min = 1))]
+    pub git_timeout_ms: u64,
+    /// Time limit of a test gate in milliseconds.
+    #[schemars(range(min = 1))]
+    pub test_timeout_ms: u64,
+    /// What a new worktree gets besides the tracked files.
+    pub provision: Provision,
+    /// What callers may do.
+    pub gates: Gates,
+}
+
+impl Default for WorktreeConfig {
+    fn default() -> Self {
+        WorktreeConfig {
+            worktree_root: "~/.iii/worktrees".to_owned(),
+            branch_prefix: "iii/".to_owned(),
+            branch_naming: BranchNaming::Id,
+            prune_schedule: "0 0 * * * *".to_owned(),
+            prune_expire_hours: 72,
+            land_queue: "worktree-land".to_owned(),
+            max_land_retries: 3,
+            git_timeout_ms: 60_000,
+            test_timeout_ms: 600_000,
+            provision: Provision::default(),
+            gates: Gates::default(),
+        }
+    }
+}
+
+/// A configuration that was found applicable, with its globs compiled and its root absolute.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The values as configured.
+    pub config: WorktreeConfig,
+    /// [`WorktreeConfig::worktree_root`] with the home directory in place of `~`.
+    pub root: PathBuf,
+    land_targets: GlobSet,
+    repos: GlobSet,
+}
+
+fn refused(key: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::InvalidConfig, format!("configuration key `{key}`: {why}"))
+}
+
+fn globs(key: &str, patterns: &[String]) -> Result<GlobSet> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|error| refused(key, error))?;
+        set.add(glob);
+    }
+    set.build().map_err(|error| refused(key, error))
+}
+
+impl Settings {
+    /// Checks a stored configuration value.
+    ///
+    /// `home` takes the place of `~`.
+    ///
+    /// # Errors
+    /// `W010` naming the key that cannot be applied.
+    pub fn from_value(value: &Value, home: Option<&Path>) -> Result<Self> {
+        let config = WorktreeConfig::deserialize(value).map_err(|error| {
+            Error::new(Code::InvalidConfig, format!("the stored configuration cannot be read: {error}"))
+        })?;
+        Settings::new(config, home)
+    }
+
+    /// Checks `config`. See [`Settings::from_value`].
+    ///
+    /// # Errors
+    /// `W010` naming the key that cannot be applied.
+    pub fn new(config: WorktreeConfig, home: Option<&Path>) -> Result<Self> {
+        let root = root_of(&config.worktree_root, home)?;
+        if config.branch_prefix.starts_with('-') || !is_branch_name(&format!("{}x", config.branch_prefix)) {
+            return Err(refused("branch_prefix", format!("`{}` starts no valid branch name", config.branch_prefix)));
+        }
+        cron::Schedule::from_str(&config.prune_schedule).map_err(|_| {
+            refused(
+                "prune_schedule",
+                format!(
+                    "`{}` is no cron line of six fields, seconds first, such as `0 0 * * * *`",
+                    config.prune_schedule
+                ),
+            )
+        })?;
+        if config.land_queue.trim().is_empty() {
+            return Err(refused("land_queue", "must name a queue"));
+        }
+        for (key, limit) in [("git_timeout_ms", config.git_timeout_ms), ("test_timeout_ms", config.test_timeout_ms)] {
+            if limit == 0 {
+                return Err(refused(key, "must be at least 1"));
+            }
+        }
+        globs("provision.include", &config.provision.include)?;
+        globs("provision.exclude", &config.provision.exclude)?;
+        let land_targets = globs("gates.land_targets", &config.gates.land_targets)?;
+        let repos = globs("gates.repos", &config.gates.repos)?;
+        Ok(Settings { config, root, land_targets, repos })
+    }
+
+    /// Time limit of one git command.
+    #[must_use]
+    pub fn git_timeout(&self) -> Duration {
+        Duration::from_millis(self.config.git_timeout_ms)
+    }
+
+    /// Refuses when a gate is shut; `key` is its name below `gates`.
+    ///
+    /// # Errors
+    /// `W500` naming the key to flip, or `W501` for the force gate.
+    pub fn require_gate(&self, key: &str, what: &str) -> Result<()> {
+        let gates = &self.config.gates;
+        let (open, code) = match key {
+            "allow_remove" => (gates.allow_remove, Code::OperationDisabled),
+            "allow_land" => (gates.allow_land, Code::OperationDisabled),
+            "allow_prune" => (gates.allow_prune, Code::OperationDisabled),
+            "allow_branch_delete" => (gates.allow_branch_delete, Code::OperationDisabled),
+            _ => (gates.allow_force, Code::ForceDisabled),
+        };
+        if open {
+            return Ok(());
+        }
+        let key = if code == Code::ForceDisabled { "allow_force" } else { key };
+        Err(Error::new(
+            code,
+            format!("{what} is switched off; to allow it, set gates.{key}: true in the configuration"),
+        ))
+    }
+
+    /// Refuses a branch that may not be landed on.
+    ///
+    /// # Errors
+    /// `W502`.
+    pub fn require_land_target(&self, branch: &str) -> Result<()> {
+        if self.land_targets.is_match(branch) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::TargetNotAllowed,
+            format!("landing on `{branch}` is not allowed; add a glob that matches it to gates.land_targets"),
+        ))
+    }
+
+    /// Refuses a repository that may not be used; `path` is canonical.
+    ///
+    /// # Errors
+    /// `W503`.
+    pub fn require_repo(&self, path: &Path) -> Result<()> {
+        if self.repos.is_match(path) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::RepoNotAllowed,
+            format!("the repository {} is not allowed; add a glob that matches it to gates.repos", path.display()),
+        ))
+    }
+}
+
+fn root_of(text: &str, home: Option<&Path>) -> Result<PathBuf> {
+    let key = "worktree_root";
+    let below_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
+    let root = match (below_home, home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => return Err(refused(key, "uses `~`, but HOME is not set; give an absolute path")),
+        (None, _) => PathBuf::from(text),
+    };
+    if !root.is_absolute() {
+        return Err(refused(key, format!("`{text}` is relative; give an absolute path, or one that starts with `~/`")));
+    }
+    if root.parent().is_none() {
+        return Err(refused(key, "must not be the root of the file system"));
+    }
+    Ok(root)
+}
+
+/// Whether git would take `name` for a branch: the rules of `git check-ref-format --branch`, without its expansion
+/// of `@{-1}`, and without names that read as an option or as `HEAD`.
+///
+/// Source: the manual page git-check-ref-format.
+#[must_use]
+pub fn is_branch_name(name: &str) -> bool {
+    !name.is_empty()
+        && name != "@"
+        && name != "HEAD"
+        && !name.starts_with('-')
+        && !name.ends_with(['/', '.'])
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !name.chars().any(|c| c.is_ascii_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\'))
+        && name.split('/').all(|part| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(value: &Value) -> Result<Settings> {
+        Settings::from_value(value, Some(Path::new("/home/u")))
+    }
+
+    #[test]
+    fn an_empty_object_is_valid_and_has_the_documented_defaults_invariant_1() {
+        let settings = check(&json!({})).unwrap();
+        assert_eq!(settings.root, Path::new("/home/u/.iii/worktrees"));
+        assert_eq!(
+            serde_json::to_value(&settings.config).unwrap(),
+            json!({
+                "worktree_root": "~/.iii/worktrees", "branch_prefix": "iii/", "branch_naming": "id",
+                "prune_schedule": "0 0 * * * *", "prune_expire_hours": 72, "land_queue": "worktree-land",
+                "max_land_retries": 3, "git_timeout_ms": 60000, "test_timeout_ms": 600_000,
+                "provision": {"copy_ignored": false, "include": [], "exclude": [], "max_copy_bytes": 2_147_483_648_u64},
+                "gates": {"allow_remove": true, "allow_force": false, "allow_branch_delete": true, "allow_land": true,
+                    "allow_prune": true, "land_targets": ["*"], "repos": ["*"], "max_worktrees_per_repo": 0}
+            })
+        );
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_applied_names_its_key_invariant_2() {
+        for (value, key) in [
+            (json!({"worktree_root": "relative"}), "worktree_root"),
+            (json!({"worktree_root": "/"}), "worktree_root"),
+            (json!({"branch_prefix": "-x"}), "branch_prefix"),
+            (json!({"branch_prefix": "a b"}), "branch_prefix"),
+            (json!({"prune_schedule": "*/5 * * * *"}), "prune_schedule"),
+            (json!({"land_queue": " "}), "land_queue"),
+            (json!({"git_timeout_ms": 0}), "git_timeout_ms"),
+            (json!({"gates": {"repos": ["["]}}), "gates.repos"),
+            (json!({"gates": {"allow_everything": true}}), "allow_everything"),
+            (json!({"branch_naming": "random"}), "random"),
+            (json!({"no_such_key": 1}), "no_such_key"),
+        ] {
+            let error = check(&value).unwrap_err();
+            assert_eq!(error.code, Code::InvalidConfig, "{value}");
+            assert!(error.message.contains(key), "{value}: {error}");
+        }
+    }
+
+    #[test]
+    fn gates_name_the_key_and_a_star_crosses_slashes() {
+        let settings =
+            check(&json!({"gates": {"allow_remove": false, "repos": ["/srv/*"], "land_targets": ["release*"]}}))
+                .unwrap();
+        let error = settings.require_gate("allow_remove", "worktree::remove").unwrap_err();
+        assert_eq!(error.code, Code::OperationDisabled);
+        assert!(error.message.contains("set gates.allow_remove: true"), "{error}");
+        assert_eq!(settings.require_gate("allow_force", "force").unwrap_err().code, Code::ForceDisabled);
+        assert!(settings.require_repo(Path::new("/srv/a/b")).is_ok());
+        assert_eq!(settings.require_repo(Path::new("/home/x")).unwrap_err().code, Code::RepoNotAllowed);
+        assert!(settings.require_land_target("release/1/2").is_ok());
+        assert_eq!(settings.require_land_target("main").unwrap_err().code, Code::TargetNotAllowed);
+    }
+
+    #[test]
+    fn branch_names_follow_git() {
+        for good in
+            ["main", "feat/x", "a.b", "#42", "ümlaut", "stash", "origin/x", "0123456789abcdef0123456789abcdef01234567"]
+        {
+            assert!(is_branch_name(good), "{good}");
+        }
+        for bad in [
+            "", "-x", "a..b", "a b", "a/", "/a", "a//b", ".a", "a/.b", "a.lock", "a.lock/b", "@", "HEAD", "a@{1}",
+            "a\\b", "a\nb", "a.", "x~1", "x^", "x:y", "x?", "x*", "x[",
+        ] {
+            assert!(!is_branch_name(bad), "{bad:?}");
+        }
+    }
+}
