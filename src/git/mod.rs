@@ -1,1 +1,62 @@
 //! The only code that starts git.
+//!
+//! Three handles: [`Git`] is the program with its limit and policy, [`Repo`] a repository named by its common
+//! directory, [`Tree`] one worktree named by its root. [`admin`] looks at git's entries for linked worktrees without
+//! starting a process.
+//!
+//! A repository is written by agents: its configuration, hooks, attributes, refs and file names are hostile input,
+//! and git runs as the user. So:
+//!
+//! Invariants
+//! 1. Every process starts in `command`, with the environment and configuration of `surroundings`; a repository that
+//!    is known is always named by `--git-dir`, a worktree also by `--work-tree`.
+//! 2. No program that the repository names is run, except filters and merge drivers while files are checked out or
+//!    merged, and the post-checkout hook by [`Tree::run_post_checkout`] alone.
+//! 3. A process ends within its limit together with everything it started; when the future that waits for it is
+//!    dropped, it is ended as well.
+//! 4. A ref moves by compare-and-swap from an expected value, never otherwise.
+//! 5. No call overwrites or deletes a file that git does not know, except [`Tree::remove`] with force.
+//! 6. What git says is data only in its machine forms (porcelain, `-z`, exit codes). An expected "no" is a value; an
+//!    unknown answer is an error or `None`, never a guess.
+//! 7. Paths are bytes from git to the caller.
+//! 8. History is judged on the true objects: replacement refs and grafts are not followed, so that they cannot make
+//!    a commit look contained that is not.
+
+pub mod admin;
+
+mod branch_name;
+mod checkout;
+mod command;
+mod error;
+mod fetch;
+mod history;
+mod hook;
+mod integration;
+mod invocation;
+mod operation;
+mod parse;
+mod program;
+mod rebase;
+mod refs;
+mod repo;
+mod sha;
+mod status;
+mod surroundings;
+mod tree;
+mod worktrees;
+
+pub use checkout::MoveOutcome;
+pub use error::GitError;
+pub use hook::HookOutcome;
+pub use integration::Integration;
+pub use operation::Operation;
+pub use parse::status::{EntryKind, StatusEntry, TreeStatus};
+pub use parse::version::Version;
+pub use parse::worktrees::WorktreeEntry;
+pub use program::{Found, Git, Policy, Signing};
+pub use rebase::RebaseOutcome;
+pub use refs::{Expected, RefUpdate};
+pub use repo::Repo;
+pub use sha::Sha;
+pub use tree::Tree;
+pub use worktrees::AddWorktree;

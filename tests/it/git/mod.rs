@@ -1,1 +1,7 @@
 //! Tests of the git layer on real repositories.
+
+mod hooks;
+mod places;
+mod rebasing;
+mod sealed;
+mod worktrees;

@@ -1,0 +1,294 @@
+//! Git's entries for linked worktrees, `<common dir>/worktrees/<name>`, without a process (gitrepository-layout(5)).
+//!
+//! Invariants
+//! 1. A directory is a worktree of ours only when both links hold: its `.git` names the entry, and the entry names
+//!    its `.git`.
+//! 2. Only an entry that lies directly below `<common dir>/worktrees` is ever changed or dropped, one at a time and by
+//!    name. Nothing here follows a symbolic link to delete.
+//! 3. An entry leaves by one rename, so that git never sees half of one.
+//! 4. A marker is replaced as a whole: a crash leaves the old or the new one.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+/// The file in an entry that holds our marker.
+const MARKER: &str = "iii-worktree.json";
+/// Beginning of the name under which a dropped entry waits in the common directory to be deleted.
+const DROPPED: &str = "iii-worktree-dropped.";
+
+/// Git's entry for a linked worktree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminEntry {
+    /// Its name below `worktrees`.
+    pub name: OsString,
+    /// The entry itself.
+    pub dir: PathBuf,
+    /// The `.git` file of the worktree, as the entry names it.
+    pub gitdir: PathBuf,
+}
+
+/// Whether a directory and its entry name each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Link {
+    /// They do.
+    Intact(AdminEntry),
+    /// There is no such directory.
+    DirectoryGone {
+        /// The entry that names it, if there still is one.
+        entry: Option<AdminEntry>,
+    },
+    /// The directory exists and is not the worktree that an entry of this repository describes.
+    Broken {
+        /// What does not fit.
+        why: String,
+    },
+}
+
+/// A path as it stands in a file of git, without the line end.
+pub(super) fn path_in(bytes: &[u8]) -> PathBuf {
+    let end = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+    PathBuf::from(OsString::from_vec(bytes[..end].to_vec()))
+}
+
+/// The directory that a `.git` file names.
+pub(super) fn named_git_dir(bytes: &[u8]) -> Option<PathBuf> {
+    let path = path_in(bytes.strip_prefix(b"gitdir: ")?);
+    (!path.as_os_str().is_empty()).then_some(path)
+}
+
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The names of all entries, complete or not.
+pub(super) fn names(common_dir: &Path) -> io::Result<BTreeSet<OsString>> {
+    let Some(dir) = found(fs::read_dir(common_dir.join("worktrees")))? else { return Ok(BTreeSet::new()) };
+    dir.map(|entry| entry.map(|entry| entry.file_name())).collect()
+}
+
+fn read_entry(common_dir: &Path, name: OsString) -> io::Result<Option<AdminEntry>> {
+    let dir = common_dir.join("worktrees").join(&name);
+    if !found(dir.symlink_metadata())?.is_some_and(|meta| meta.is_dir()) {
+        return Ok(None);
+    }
+    // Without this file the entry is only half made, and names nothing.
+    let Some(bytes) = found(fs::read(dir.join("gitdir")))? else { return Ok(None) };
+    let gitdir = dir.join(path_in(&bytes));
+    Ok(Some(AdminEntry { name, dir, gitdir }))
+}
+
+/// All complete entries, by name.
+///
+/// # Errors
+/// When `worktrees` or an entry cannot be read.
+pub fn entries(common_dir: &Path) -> io::Result<Vec<AdminEntry>> {
+    let mut all = Vec::new();
+    for name in names(common_dir)? {
+        all.extend(read_entry(common_dir, name)?);
+    }
+    Ok(all)
+}
+
+/// The entry that names `root/.git`, whether or not the directory exists.
+///
+/// # Errors
+/// When `worktrees` or an entry cannot be read.
+pub fn entry_for(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
+    let wanted = settled(root).join(".git");
+    Ok(entries(common_dir)?.into_iter().find(|entry| {
+        let named = entry.gitdir.parent().map(settled).unwrap_or_default();
+        entry.gitdir == root.join(".git") || named.join(".git") == wanted
+    }))
+}
+
+/// The path with its parents resolved and itself not, as far as they exist.
+fn settled(path: &Path) -> PathBuf {
+    match (path.parent().and_then(|parent| fs::canonicalize(parent).ok()), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether `root` and an entry of the repository name each other. Parents of `root` may be symbolic links; `root`
+/// itself must be a directory.
+///
+/// # Errors
+/// When something that exists cannot be read.
+pub fn verify_link(common_dir: &Path, root: &Path) -> io::Result<Link> {
+    let broken = |why: &str| Ok(Link::Broken { why: why.to_owned() });
+    let Some(meta) = found(root.symlink_metadata())? else {
+        return Ok(Link::DirectoryGone { entry: entry_for(common_dir, root)? });
+    };
+    if !meta.is_dir() {
+        return broken("it is not a directory");
+    }
+    let dot_git = root.join(".git");
+    let Some(meta) = found(dot_git.symlink_metadata())? else { return broken("it has no .git file") };
+    if !meta.is_file() {
+        return broken("its .git is not a file, so it is a repository of its own");
+    }
+    let Some(named) = named_git_dir(&fs::read(&dot_git)?) else { return broken("its .git file names no directory") };
+    let common = fs::canonicalize(common_dir)?;
+    let Some(dir) = found(fs::canonicalize(root.join(named)))? else {
+        return broken("its .git file names an entry that does not exist");
+    };
+    let (Some(name), true) = (dir.file_name(), dir.parent() == Some(&common.join("worktrees"))) else {
+        return broken("its .git file names no entry of this repository");
+    };
+    let Some(entry) = read_entry(&common, name.to_owned())? else { return broken("its entry is not complete") };
+    let back = entry.gitdir.parent().map(fs::canonicalize);
+    let here = fs::canonicalize(root)?;
+    let names_us = entry.gitdir.file_name() == Some(OsStr::new(".git"));
+    match back.map(found).transpose()?.flatten() {
+        Some(back) if names_us && back == here => Ok(Link::Intact(entry)),
+        _ => broken("its entry names another directory"),
+    }
+}
+
+/// Replaces the marker of the entry. On return it is on the disk.
+///
+/// # Errors
+/// When it cannot be written; the old marker then still stands.
+pub fn write_marker(entry: &AdminEntry, bytes: &[u8]) -> io::Result<()> {
+    replace(&entry.dir, MARKER, bytes)
+}
+
+/// The marker of the entry, if it has one.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn read_marker(entry: &AdminEntry) -> io::Result<Option<Vec<u8>>> {
+    found(fs::read(entry.dir.join(MARKER)))
+}
+
+/// Locks the entry against `git worktree prune`, `move` and `remove`. A lock that is there is replaced.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn lock(entry: &AdminEntry, reason: &str) -> io::Result<()> {
+    replace(&entry.dir, "locked", reason.as_bytes())
+}
+
+/// Unlocks the entry. Nothing happens when it is not locked.
+///
+/// # Errors
+/// When the file cannot be removed.
+pub fn unlock(entry: &AdminEntry) -> io::Result<()> {
+    found(fs::remove_file(entry.dir.join("locked"))).map(|_| ())
+}
+
+/// Why the entry is locked; `None` when it is not.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn lock_reason(entry: &AdminEntry) -> io::Result<Option<String>> {
+    let bytes = found(fs::read(entry.dir.join("locked")))?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
+}
+
+fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    // Two writers of one process must not share the temporary file.
+    static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let temporary = dir.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, dir.join(name))?;
+        File::open(dir)?.sync_all()
+    })();
+    if written.is_err() {
+        found(fs::remove_file(&temporary))?;
+    }
+    written
+}
+
+/// Drops the entry, so that git no longer knows the worktree. The directory itself is not touched. Nothing happens
+/// when the entry is gone.
+///
+/// # Errors
+/// When it does not lie directly below the repository's `worktrees`, is no directory, or cannot be moved away. What
+/// was moved away and cannot be deleted is left for the next drop.
+pub fn drop_entry(common_dir: &Path, entry: &AdminEntry) -> io::Result<()> {
+    let refuse = |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, format!("{}: {why}", entry.dir.display())));
+    let plain = entry.name.as_bytes();
+    if plain.is_empty() || plain == b"." || plain == b".." || plain.contains(&b'/') {
+        return refuse("not the name of an entry");
+    }
+    let worktrees = common_dir.join("worktrees");
+    let dir = worktrees.join(&entry.name);
+    let Some(meta) = found(dir.symlink_metadata())? else { return sweep(common_dir) };
+    if !meta.is_dir() {
+        return refuse("not a directory");
+    }
+    if settled(&entry.dir) != settled(&dir) {
+        return refuse("not an entry of this repository");
+    }
+    let mut aside = OsString::from(format!("{DROPPED}{}.", std::process::id()));
+    aside.push(&entry.name);
+    let aside = common_dir.join(aside);
+    if found(aside.symlink_metadata())?.is_some() {
+        fs::remove_dir_all(&aside)?;
+    }
+    if found(fs::rename(&dir, &aside))?.is_some() {
+        File::open(&worktrees)?.sync_all()?;
+    }
+    sweep(common_dir)
+}
+
+/// Deletes dropped entries, also those that a crash left.
+fn sweep(common_dir: &Path) -> io::Result<()> {
+    for found in fs::read_dir(common_dir)? {
+        let found = found?;
+        if !found.file_name().as_bytes().starts_with(DROPPED.as_bytes()) {
+            continue;
+        }
+        match fs::remove_dir_all(found.path()) {
+            // Another process sweeps as well.
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %found.path().display(), "a dropped entry could not be deleted yet");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a failed `git worktree add` left of `root`: the entry that names it, a half-made entry of its name
+/// that is not among `known`, and the directory as long as it holds nothing but a `.git` file.
+pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsString>) -> io::Result<()> {
+    let base = root.file_name().unwrap_or_default().as_bytes();
+    for name in names(common_dir)?.difference(known) {
+        let dir = common_dir.join("worktrees").join(name);
+        let entry = read_entry(common_dir, name.clone())?;
+        let ours = match &entry {
+            Some(entry) => entry.gitdir == root.join(".git") || settled(&entry.gitdir) == settled(root).join(".git"),
+            // Git names an entry after the directory, with digits behind it where that name is taken.
+            None => name.as_bytes().strip_prefix(base).is_some_and(|rest| rest.iter().all(u8::is_ascii_digit)),
+        };
+        if ours {
+            let gitdir = root.join(".git");
+            drop_entry(common_dir, &entry.unwrap_or(AdminEntry { name: name.clone(), dir, gitdir }))?;
+        }
+    }
+    if found(root.symlink_metadata())?.is_some_and(|meta| meta.is_dir()) {
+        let others =
+            fs::read_dir(root)?.filter(|item| !item.as_ref().is_ok_and(|item| item.file_name() == ".git")).count();
+        if others == 0 {
+            if root.join(".git").symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                fs::remove_file(root.join(".git"))?;
+            }
+            fs::remove_dir(root)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Filling a new worktree, and moving the files of one from commit to commit.
+//!
+//! Invariants
+//! 1. Moving changes no ref. Whoever moves a branch does that by compare-and-swap, and the files before or after.
+//! 2. Moving overwrites no file that HEAD does not have. Git itself protects changed and untracked files; files it is
+//!    told to ignore it would overwrite, so they are looked for first.
+//! 3. Moving is all or nothing as to the index; a process that is killed while it writes leaves files of the new
+//!    commit, which moving again repairs.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::Tree;
+use super::error::GitError;
+use super::parse;
+use super::sha::Sha;
+
+/// What became of a move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum MoveOutcome {
+    /// Index and files are those of the new commit, with all other changes kept.
+    Moved,
+    /// Something is in the way; nothing was changed.
+    InTheWay {
+        /// The files, relative to the root.
+        files: Vec<PathBuf>,
+    },
+}
+
+/// How many paths are handed to one process.
+const CHUNK: usize = 500;
+
+impl Tree {
+    /// Writes all files of HEAD into a worktree that was added without any. Not for any other: what is there is
+    /// overwritten.
+    ///
+    /// # Errors
+    /// W102, for instance when a required filter is missing.
+    pub async fn checkout_fresh(&self) -> Result<(), GitError> {
+        let mut command = self
+            .command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
+            // One worker per core; git stays serial for small trees.
+            .config("checkout.workers", "0")
+            .writes();
+        if self.git.policy().skip_lfs_smudge {
+            command = command.env("GIT_LFS_SKIP_SMUDGE", "1");
+        }
+        command.run_patiently().await?.expect(&[0])?;
+        Ok(())
+    }
+
+    /// Brings index and files from `old`, which they are at, to `new`, and keeps every change that is not in the way.
+    /// The branch is moved separately.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn fast_forward(&self, old: &Sha, new: &Sha) -> Result<MoveOutcome, GitError> {
+        if old == new {
+            return Ok(MoveOutcome::Moved);
+        }
+        let unknown = self.unknown_in_the_way(old, new).await?;
+        if !unknown.is_empty() {
+            return Ok(MoveOutcome::InTheWay { files: unknown });
+        }
+        let output = self
+            .command(["read-tree", "-m", "-u", "--no-recurse-submodules"])
+            .args([old, new])
+            .config("checkout.workers", "0")
+            .writes()
+            .run_patiently()
+            .await?;
+        if output.code == Some(0) {
+            return Ok(MoveOutcome::Moved);
+        }
+        let failure = output.failure();
+        let refused = ["not uptodate", "would be overwritten", "would be removed", "would lose", "would be lost"];
+        let GitError::Failed { stderr, .. } = &failure else { return Err(failure) };
+        if !refused.iter().any(|words| stderr.contains(words)) {
+            return Err(failure);
+        }
+        let files = self.changed_in_the_way(old, new).await?;
+        if files.is_empty() { Err(failure) } else { Ok(MoveOutcome::InTheWay { files }) }
+    }
+
+    /// [`Tree::fast_forward`] for any two commits: what brings a clean worktree to a rebased commit.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn move_to(&self, old: &Sha, new: &Sha) -> Result<MoveOutcome, GitError> {
+        self.fast_forward(old, new).await
+    }
+
+    /// The paths that differ between two commits.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn changed_paths(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        self.differing(old, new, "--diff-filter=ACDMRTUXB").await
+    }
+
+    async fn differing(&self, old: &Sha, new: &Sha, filter: &str) -> Result<Vec<PathBuf>, GitError> {
+        let output = self
+            .command(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", filter])
+            .args([old, new])
+            .arg("--")
+            .run()
+            .await?;
+        parse::paths::list("git diff-tree", &output.stdout()?)
+    }
+
+    /// Files that are there, that the index does not have, and that `new` would put something over. Also those below
+    /// a directory that becomes a file, and those where a directory must come.
+    async fn unknown_in_the_way(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        let mut suspects = BTreeSet::new();
+        for path in self.differing(old, new, "--diff-filter=AT").await? {
+            if self.root().join(&path).symlink_metadata().is_ok() {
+                suspects.insert(path);
+            } else if let Some(file) = self.file_above(&path) {
+                suspects.insert(file);
+            }
+        }
+        let suspects: Vec<PathBuf> = suspects.into_iter().collect();
+        let mut unknown = BTreeSet::new();
+        for chunk in suspects.chunks(CHUNK) {
+            let output = self
+                .command(["ls-files", "--others", "-z", "--"])
+                .args(chunk)
+                .env("GIT_LITERAL_PATHSPECS", "1")
+                .run()
+                .await?;
+            unknown.extend(parse::paths::list("git ls-files", &output.stdout()?)?);
+        }
+        Ok(unknown.into_iter().collect())
+    }
+
+    /// The nearest parent of a path that exists and is no directory. A symbolic link is none.
+    fn file_above(&self, path: &Path) -> Option<PathBuf> {
+        let mut above = path.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+        above
+            .find(|parent| self.root().join(parent).symlink_metadata().is_ok_and(|meta| !meta.is_dir()))
+            .map(Path::to_owned)
+    }
+
+    /// Changed files among those that differ between the commits, also where one is a directory of the other.
+    async fn changed_in_the_way(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        let moving: BTreeSet<PathBuf> = self.changed_paths(old, new).await?.into_iter().collect();
+        let status = self.status().await?;
+        let touches = |path: &Path| {
+            let below = moving.range(path.to_owned()..).next().is_some_and(|next| next.starts_with(path));
+            below || path.ancestors().any(|parent| moving.contains(parent))
+        };
+        Ok(status.entries.into_iter().map(|entry| plain(&entry.path)).filter(|path| touches(path)).collect())
+    }
+}
+
+/// The path without the slash that marks a directory.
+fn plain(path: &Path) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    parse::paths::path(bytes.strip_suffix(b"/").unwrap_or(bytes))
+}

@@ -1,0 +1,79 @@
+//! Questions about commits.
+
+use super::Repo;
+use super::error::GitError;
+use super::parse;
+use super::sha::Sha;
+
+impl Repo {
+    /// Whether `a` is `b` or an ancestor of it. In a shallow repository a `false` may only mean that history is cut
+    /// off; ask [`Repo::is_shallow`] before acting on it.
+    ///
+    /// # Errors
+    /// W102, also when a commit is missing.
+    pub async fn is_ancestor(&self, a: &Sha, b: &Sha) -> Result<bool, GitError> {
+        let output = self.command(["merge-base", "--is-ancestor", a.as_str(), b.as_str()]).offline().run().await?;
+        Ok(output.expect(&[0, 1])?.code == Some(0))
+    }
+
+    /// The best common ancestor; `None` when there is none. Where there are several, the one git names first.
+    ///
+    /// # Errors
+    /// W114 when there is none in a shallow repository, W102.
+    pub async fn merge_base(&self, a: &Sha, b: &Sha) -> Result<Option<Sha>, GitError> {
+        let bases = self.merge_bases(a, b).await?;
+        if bases.is_empty() && self.is_shallow().await? {
+            return Err(GitError::Shallow { path: self.common_dir.to_path_buf() });
+        }
+        Ok(bases.into_iter().next())
+    }
+
+    /// All best common ancestors.
+    pub(super) async fn merge_bases(&self, a: &Sha, b: &Sha) -> Result<Vec<Sha>, GitError> {
+        let output = self.command(["merge-base", "--all", a.as_str(), b.as_str()]).offline().run().await?;
+        parse::refs::many("git merge-base", &output.expect(&[0, 1])?.stdout)
+    }
+
+    /// How many commits `tip` has that `base` has not, and the other way round.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn ahead_behind(&self, tip: &Sha, base: &Sha) -> Result<(u64, u64), GitError> {
+        let range = format!("{tip}...{base}");
+        let output = self.command(["rev-list", "--left-right", "--count", &range, "--"]).offline().run().await?;
+        parse::refs::pair("git rev-list", &output.stdout()?)
+    }
+
+    /// How many commits of `tip` are on no remote-tracking ref.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn unpushed(&self, tip: &Sha) -> Result<u64, GitError> {
+        let output =
+            self.command(["rev-list", "--count", tip.as_str(), "--not", "--remotes", "--"]).offline().run().await?;
+        parse::refs::number("git rev-list", &output.stdout()?)
+    }
+
+    /// The one-line summary of the changes between two commits, for people (` 3 files changed, …` trimmed); empty
+    /// when there are none.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn shortstat(&self, from: &Sha, to: &Sha) -> Result<String, GitError> {
+        if from == to {
+            return Ok(String::new());
+        }
+        self.command(["diff", "--shortstat", "--no-ext-diff", "--no-textconv", from.as_str(), to.as_str(), "--"])
+            .run()
+            .await?
+            .line()
+    }
+
+    /// The tree of a commit.
+    ///
+    /// # Errors
+    /// W112 when there is no such commit, W102.
+    pub async fn tree_of(&self, commit: &Sha) -> Result<Sha, GitError> {
+        self.peel(commit.as_str(), "tree").await?.ok_or_else(|| GitError::RefMissing { name: commit.to_string() })
+    }
+}

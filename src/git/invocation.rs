@@ -1,0 +1,218 @@
+//! Building a git command: place, arguments, configuration, whether it may write, and how often it is tried.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::Git;
+use super::command::{self, Output, Plan};
+use super::error::GitError;
+use super::surroundings::{self, Variable};
+
+/// One git command on its way to a [`Plan`].
+#[derive(Debug, Clone)]
+pub(super) struct Invocation {
+    git: Git,
+    /// `--git-dir`, and `--work-tree` with the directory to run in.
+    git_dir: Option<PathBuf>,
+    root: Option<PathBuf>,
+    cwd: Option<PathBuf>,
+    args: Vec<OsString>,
+    config: Vec<(String, String)>,
+    env: Vec<Variable>,
+    stdin: Option<Vec<u8>>,
+    writes: bool,
+    network: bool,
+    own_hooks: bool,
+    own_signing: bool,
+}
+
+impl Invocation {
+    /// A command outside any known repository.
+    pub(super) fn new(git: &Git, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
+        Invocation {
+            git: git.clone(),
+            git_dir: None,
+            root: None,
+            cwd: None,
+            args: args.into_iter().map(|arg| arg.as_ref().to_owned()).collect(),
+            config: Vec::new(),
+            env: Vec::new(),
+            stdin: None,
+            writes: false,
+            network: false,
+            own_hooks: false,
+            own_signing: false,
+        }
+    }
+
+    /// In this repository, without a worktree.
+    pub(super) fn in_repo(mut self, common_dir: &Path) -> Self {
+        self.git_dir = Some(common_dir.to_owned());
+        self.cwd = Some(common_dir.to_owned());
+        self
+    }
+
+    /// In this worktree.
+    pub(super) fn in_tree(mut self, git_dir: &Path, root: &Path) -> Self {
+        self.git_dir = Some(git_dir.to_owned());
+        self.root = Some(root.to_owned());
+        self.cwd = Some(root.to_owned());
+        self
+    }
+
+    /// In this directory, where git looks for the repository itself.
+    pub(super) fn discovering_from(mut self, dir: &Path) -> Self {
+        self.cwd = Some(dir.to_owned());
+        self
+    }
+
+    /// One more argument.
+    pub(super) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    pub(super) fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// One more configuration entry, over all others.
+    pub(super) fn config(mut self, key: &str, value: &str) -> Self {
+        self.config.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// One more variable.
+    pub(super) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Bytes for its standard input.
+    pub(super) fn stdin(mut self, bytes: Vec<u8>) -> Self {
+        self.stdin = Some(bytes);
+        self
+    }
+
+    /// It changes something, so it may take locks.
+    pub(super) fn writes(mut self) -> Self {
+        self.writes = true;
+        self
+    }
+
+    /// It must not reach for objects that a partial clone has left on its remote.
+    pub(super) fn offline(self) -> Self {
+        self.env("GIT_NO_LAZY_FETCH", "1")
+    }
+
+    /// It talks to a remote, so credential helpers may be asked.
+    pub(super) fn network(mut self) -> Self {
+        self.network = true;
+        self
+    }
+
+    /// The configured place of hooks stays in force, for a command that only asks for it.
+    pub(super) fn own_hooks(mut self) -> Self {
+        self.own_hooks = true;
+        self
+    }
+
+    /// What configuration says about signing stays in force, for a command that only asks for it.
+    pub(super) fn own_signing(mut self) -> Self {
+        self.own_signing = true;
+        self
+    }
+
+    /// The words a person would use for it: `git` and the arguments up to the first option.
+    fn what(&self) -> String {
+        let mut what = String::from("git");
+        for word in self.args.iter().map(|arg| arg.to_string_lossy()).take(2) {
+            if !word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-') || word.starts_with('-') {
+                break;
+            }
+            what.push(' ');
+            what.push_str(&word);
+        }
+        what
+    }
+
+    fn plan(self) -> Result<Plan, GitError> {
+        let what = self.what();
+        let mut args = Vec::with_capacity(self.args.len() + 3);
+        args.push(OsString::from("--no-pager"));
+        for (option, path) in [("--git-dir=", &self.git_dir), ("--work-tree=", &self.root)] {
+            if let Some(path) = path {
+                let mut arg = OsString::from(option);
+                arg.push(path);
+                args.push(arg);
+            }
+        }
+        args.extend(self.args);
+        let mut config = if self.own_signing { Vec::new() } else { self.git.policy().config() };
+        if !self.network {
+            config.push(("credential.helper".to_owned(), String::new()));
+        }
+        config.extend(self.config);
+        let mut env = self.git.base_env().to_vec();
+        env.extend(surroundings::for_process(&config, &self.env, self.writes, self.own_hooks));
+        Ok(Plan {
+            what,
+            program: self.git.program()?,
+            args,
+            cwd: self.cwd,
+            env,
+            stdin: self.stdin,
+            limit: self.git.limit(),
+            started: self.git.started(),
+        })
+    }
+
+    /// Runs it once.
+    pub(super) async fn run(self) -> Result<Output, GitError> {
+        command::run(self.plan()?).await
+    }
+
+    /// Runs it again while a lock of git is in its way, within the bound of [`Patience`].
+    ///
+    /// For commands that have changed nothing when they fail on a lock.
+    pub(super) async fn run_patiently(self) -> Result<Output, GitError> {
+        let mut patience = Patience::new(self.git.limit());
+        loop {
+            let output = self.clone().run().await?;
+            let contended = output.code != Some(0) && matches!(output.failure(), GitError::LockContention { .. });
+            if !contended || !patience.pause().await {
+                return Ok(output);
+            }
+        }
+    }
+}
+
+/// A bounded number of pauses that grow and differ between waiters.
+pub(super) struct Patience {
+    pause: Duration,
+    until: Instant,
+}
+
+impl Patience {
+    /// Never longer than five seconds in all, and not beyond the limit of the call.
+    pub(super) fn new(limit: Duration) -> Patience {
+        Patience { pause: Duration::from_millis(10), until: Instant::now() + limit.min(Duration::from_secs(5)) }
+    }
+
+    /// Waits a little; `false` when the patience is over.
+    pub(super) async fn pause(&mut self) -> bool {
+        use std::hash::{BuildHasher as _, Hasher as _};
+        if Instant::now() >= self.until {
+            return false;
+        }
+        // Every RandomState is seeded differently, which is all the chance that is needed here.
+        let chance = std::hash::RandomState::new().build_hasher().finish() % 100;
+        let jitter = self.pause.mul_f64(f64::from(u32::try_from(chance).unwrap_or(0)) / 100.0);
+        tokio::time::sleep(self.pause / 2 + jitter).await;
+        self.pause = (self.pause * 2).min(Duration::from_millis(400));
+        true
+    }
+}

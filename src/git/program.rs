@@ -1,0 +1,279 @@
+//! The git program: where it is, which version, under which limit and policy it runs, and what is where.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::error::GitError;
+use super::invocation::Invocation;
+use super::parse::version::{self, Version};
+use super::surroundings::{self, Variable};
+use super::{Repo, Tree, branch_name};
+
+/// The oldest git that works here.
+const MINIMUM: Version = Version::new(2, 38, 0);
+/// What the older ones lack.
+const MINIMUM_WHY: &str = "`merge-tree --write-tree` and `rebase --no-update-refs` came with it";
+
+/// What a repository may make git do, as the operator decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// What happens to a wish for signed commits.
+    pub signing: Signing,
+    /// Leave LFS pointer files as they are on checkout, instead of downloading their contents.
+    pub skip_lfs_smudge: bool,
+}
+
+/// What happens to a wish for signed commits (`commit.gpgSign`) when this worker makes commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Signing {
+    /// Commits are not signed. No signing program is started, so nothing can wait for a passphrase.
+    #[default]
+    Off,
+    /// The user's and the repository's configuration decides.
+    Keep,
+    /// A rebase is refused where configuration asks for signatures.
+    Fail,
+}
+
+impl Policy {
+    /// The configuration that carries it out.
+    pub(super) fn config(self) -> Vec<(String, String)> {
+        match self.signing {
+            Signing::Keep => Vec::new(),
+            Signing::Off | Signing::Fail => vec![("commit.gpgSign".to_owned(), "false".to_owned())],
+        }
+    }
+}
+
+/// The git program with its limit and policy. Cheap to clone; clones share the process counter.
+#[derive(Debug, Clone)]
+pub struct Git {
+    shared: Arc<Shared>,
+    limit: Duration,
+    policy: Policy,
+}
+
+#[derive(Debug)]
+struct Shared {
+    env: Vec<Variable>,
+    program: OnceLock<PathBuf>,
+    started: Arc<AtomicU64>,
+}
+
+impl Shared {
+    fn new(inherited: impl IntoIterator<Item = Variable>) -> Arc<Shared> {
+        let env = surroundings::scrub(inherited);
+        Arc::new(Shared { env, program: OnceLock::new(), started: Arc::default() })
+    }
+}
+
+/// Where a path lies.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The repository.
+    pub repo: Repo,
+    /// The worktree around the path; `None` in a bare repository or inside a git directory.
+    pub tree: Option<Tree>,
+}
+
+impl Git {
+    /// The git on the PATH of this process, each of whose processes may run for `limit`. Nothing is started yet.
+    #[must_use]
+    pub fn new(limit: Duration) -> Git {
+        Git { shared: Shared::new(std::env::vars_os()), limit, policy: Policy::default() }
+    }
+
+    /// The same, as if this process had been started with these variables on top of its own. They are scrubbed like
+    /// all others. The process counter begins anew.
+    #[must_use]
+    pub fn with_env(&self, env: Vec<(OsString, OsString)>) -> Git {
+        let mut inherited: Vec<Variable> = std::env::vars_os().collect();
+        inherited.retain(|(name, _)| env.iter().all(|(other, _)| other != name));
+        inherited.extend(env);
+        Git { shared: Shared::new(inherited), limit: self.limit, policy: self.policy }
+    }
+
+    /// The same with another limit.
+    #[must_use]
+    pub fn with_limit(&self, limit: Duration) -> Git {
+        Git { limit, ..self.clone() }
+    }
+
+    /// The same under another policy.
+    #[must_use]
+    pub fn with_policy(&self, policy: Policy) -> Git {
+        Git { policy, ..self.clone() }
+    }
+
+    /// How many processes were started through this value and its clones.
+    #[must_use]
+    pub fn processes_started(&self) -> u64 {
+        self.shared.started.load(Ordering::Relaxed)
+    }
+
+    /// How long one process may run.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    pub(super) fn base_env(&self) -> &[Variable] {
+        &self.shared.env
+    }
+
+    pub(super) fn started(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shared.started)
+    }
+
+    pub(super) fn program(&self) -> Result<PathBuf, GitError> {
+        if let Some(program) = self.shared.program.get() {
+            return Ok(program.clone());
+        }
+        // A failure is not remembered: git may be installed while the worker runs.
+        let found = surroundings::find_program("git", &self.shared.env).ok_or_else(|| GitError::Spawn {
+            program: "git".to_owned(),
+            source: std::io::Error::new(std::io::ErrorKind::NotFound, "not found in any directory of PATH"),
+        })?;
+        Ok(self.shared.program.get_or_init(|| found).clone())
+    }
+
+    /// Which version is installed.
+    ///
+    /// # Errors
+    /// W100 when git cannot be started, W102 when its answer is not understood.
+    pub async fn version(&self) -> Result<Version, GitError> {
+        let output = Invocation::new(self, ["version"]).run().await?.stdout()?;
+        version::parse(&output)
+    }
+
+    /// Like [`Git::version`], refusing what is too old to work with.
+    ///
+    /// # Errors
+    /// W100 as well when it is too old.
+    pub async fn require_version(&self) -> Result<Version, GitError> {
+        let found = self.version().await?;
+        if found < MINIMUM {
+            return Err(GitError::TooOld { found: found.to_string(), needed: MINIMUM.to_string(), why: MINIMUM_WHY });
+        }
+        Ok(found)
+    }
+
+    /// The repository and worktree that `path` lies in. The path is absolute and exists; it may be a file, a
+    /// subdirectory, a worktree, a bare repository or the inside of a git directory.
+    ///
+    /// This is where git checks who owns the repository: everything after names the git directory and skips that
+    /// check, so a path from outside comes through here first.
+    ///
+    /// # Errors
+    /// W110 when there is no repository, W111 for a relative path, W113 when another user owns the repository.
+    pub async fn discover(&self, path: &Path) -> Result<Found, GitError> {
+        if !path.is_absolute() {
+            return Err(GitError::Malformed { name: path.display().to_string(), why: "the path must be absolute" });
+        }
+        let nowhere = || GitError::NotARepository { path: path.to_owned() };
+        let start = std::fs::canonicalize(path).map_err(|_| nowhere())?;
+        let start = if start.is_dir() { start } else { start.parent().map(Path::to_owned).ok_or_else(nowhere)? };
+        // The caller names the repository, so a bare one is not come across by accident.
+        let output = Invocation::new(self, ["rev-parse", "--is-inside-work-tree", "--show-cdup", "--absolute-git-dir"])
+            .discovering_from(&start)
+            .config("safe.bareRepository", "all")
+            .run()
+            .await?;
+        let output = match output.stdout() {
+            Err(GitError::NotARepository { .. }) => return Err(nowhere()),
+            other => other?,
+        };
+        let (up, git_dir) = located(&output).ok_or_else(|| GitError::Parse {
+            what: "git rev-parse".to_owned(),
+            line: 1,
+            text: String::from_utf8_lossy(&output).into_owned(),
+        })?;
+        let git_dir = canonical(&git_dir)?;
+        let common_dir = common_dir_of(&git_dir)?;
+        let repo = self.repo(&common_dir);
+        let tree = match up {
+            Some(up) => Some(Tree::at(self, canonical(&start.join(up))?, git_dir, common_dir)),
+            None => None,
+        };
+        Ok(Found { repo, tree })
+    }
+
+    /// The repository with this common directory. Starts nothing and checks nothing.
+    #[must_use]
+    pub fn repo(&self, common_dir: &Path) -> Repo {
+        Repo::at(self, common_dir)
+    }
+
+    /// The worktree with this root, from its `.git` alone. Starts no process.
+    ///
+    /// # Errors
+    /// W110 when `.git` is missing, unreadable or names nothing that exists.
+    pub fn tree(&self, root: &Path) -> Result<Tree, GitError> {
+        let refuse = |why: String| GitError::NotAWorktree { path: root.to_owned(), why };
+        let root = std::fs::canonicalize(root).map_err(|error| refuse(error.to_string()))?;
+        let dot_git = root.join(".git");
+        let meta = std::fs::metadata(&dot_git).map_err(|error| refuse(format!("reading .git: {error}")))?;
+        let git_dir = if meta.is_dir() {
+            dot_git
+        } else {
+            let bytes = std::fs::read(&dot_git).map_err(|error| refuse(format!("reading .git: {error}")))?;
+            let named =
+                super::admin::named_git_dir(&bytes).ok_or_else(|| refuse("its .git file names nothing".into()))?;
+            root.join(named)
+        };
+        let git_dir = std::fs::canonicalize(&git_dir)
+            .map_err(|error| refuse(format!("{} which .git names: {error}", git_dir.display())))?;
+        let common_dir = common_dir_of(&git_dir)?;
+        if !common_dir.join("objects").is_dir() {
+            return Err(refuse(format!("{} is not a git directory", common_dir.display())));
+        }
+        Ok(Tree::at(self, root, git_dir, common_dir))
+    }
+
+    /// Whether a branch may have this name: what `git check-ref-format --branch` accepts, without expanding `@{-1}`.
+    ///
+    /// # Errors
+    /// None today; the signature leaves room to ask git.
+    #[expect(clippy::unused_async, reason = "the rules are exact without asking git")]
+    pub async fn valid_branch_name(&self, name: &str) -> Result<bool, GitError> {
+        Ok(branch_name::is_valid(name))
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, GitError> {
+    std::fs::canonicalize(path).map_err(|source| GitError::reading(path, source))
+}
+
+/// The answers to the three questions of `discover`: the way up to the root of the worktree, which is missing where
+/// there is none, and the git directory. The way only climbs, so that no line break of a path is taken for one of the
+/// output.
+fn located(output: &[u8]) -> Option<(Option<PathBuf>, PathBuf)> {
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+    let rest = output.strip_suffix(b"\n")?;
+    if let Some(git_dir) = rest.strip_prefix(b"false\n") {
+        return Some((None, path(git_dir)));
+    }
+    let rest = rest.strip_prefix(b"true\n")?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((Some(path(&rest[..end])), path(&rest[end + 1..])))
+}
+
+/// The common directory of a git directory: what its `commondir` file names, else itself.
+fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
+    let file = git_dir.join("commondir");
+    match std::fs::read(&file) {
+        Ok(bytes) => canonical(&git_dir.join(super::admin::path_in(&bytes))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => canonical(git_dir),
+        Err(source) => Err(GitError::reading(file, source)),
+    }
+}

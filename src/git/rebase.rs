@@ -1,0 +1,112 @@
+//! A real rebase, in the worktree.
+//!
+//! It is what `git rebase <onto>` does in the user's configuration, less what runs programs or touches anything else:
+//! no hooks, no stash, no other branches, no reordering.
+//!
+//! Invariants
+//! 1. A conflict is reported only when git stopped with files in conflict; a process that was ended is an error.
+//! 2. A rebase that stopped for any other reason is aborted here, because it was begun here; one that was open before
+//!    is refused and left alone.
+
+use std::path::PathBuf;
+
+use super::error::GitError;
+use super::program::Signing;
+use super::sha::Sha;
+use super::{Operation, Tree, parse};
+
+/// How a rebase ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum RebaseOutcome {
+    /// The branch sits on the new base.
+    Done {
+        /// The new tip.
+        head: Sha,
+    },
+    /// Git stopped at a conflict, which is left open in the worktree.
+    Conflict {
+        /// The files in conflict.
+        files: Vec<PathBuf>,
+    },
+    /// Git could not rebase; the worktree is as before.
+    Failed {
+        /// Git's words.
+        message: String,
+    },
+}
+
+impl Tree {
+    /// Rebases the checked out branch onto a commit.
+    ///
+    /// # Errors
+    /// W402 and W403 when an operation is open already; W101 when the process was ended, which leaves the rebase open:
+    /// call [`Tree::abort_rebase`]; W102.
+    pub async fn rebase(&self, onto: &Sha) -> Result<RebaseOutcome, GitError> {
+        if let Some(operation) = self.operation() {
+            return Err(GitError::OperationOpen { path: self.root().to_owned(), operation });
+        }
+        self.refuse_unsigned().await?;
+        let output = self
+            .command(["rebase", "--merge", "--no-autostash", "--no-autosquash", "--no-update-refs", "--no-fork-point"])
+            .args(["--no-rebase-merges", "--no-rerere-autoupdate", "--no-verify", "--no-stat"])
+            .arg(onto)
+            .writes()
+            .run()
+            .await?;
+        if output.code == Some(0) {
+            let head = self.head().await?;
+            return head
+                .map(|head| RebaseOutcome::Done { head })
+                .ok_or_else(|| GitError::RefMissing { name: "HEAD".to_owned() });
+        }
+        if output.signal.is_some() {
+            return Err(output.failure());
+        }
+        let open = self.operation() == Some(Operation::Rebase);
+        let files = if open { self.conflicted_files().await? } else { Vec::new() };
+        if !files.is_empty() {
+            return Ok(RebaseOutcome::Conflict { files });
+        }
+        if open {
+            self.abort_rebase().await?;
+        }
+        match output.failure() {
+            GitError::Failed { stderr, .. } => Ok(RebaseOutcome::Failed { message: stderr.trim().to_owned() }),
+            other => Err(other),
+        }
+    }
+
+    /// Puts branch, index and files back to where they were before the rebase. Nothing happens when none is open.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn abort_rebase(&self) -> Result<(), GitError> {
+        if self.operation() != Some(Operation::Rebase) {
+            return Ok(());
+        }
+        self.command(["rebase", "--abort"]).writes().run_patiently().await?.expect(&[0])?;
+        Ok(())
+    }
+
+    /// The files of which the index holds several versions.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn conflicted_files(&self) -> Result<Vec<PathBuf>, GitError> {
+        let output = self
+            .command(["diff", "--name-only", "--diff-filter=U", "--no-ext-diff", "--no-textconv", "-z"])
+            .run()
+            .await?;
+        let mut files = parse::paths::list("git diff", &output.stdout()?)?;
+        files.dedup();
+        Ok(files)
+    }
+
+    async fn refuse_unsigned(&self) -> Result<(), GitError> {
+        if self.git.policy().signing == Signing::Fail && self.repo().wants_signatures().await? {
+            return Err(GitError::SigningRequired { path: self.root().to_owned() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! A repository, named by its common directory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Git;
+use super::error::GitError;
+use super::invocation::Invocation;
+use super::sha::Sha;
+
+/// A repository. Runs `git --git-dir=<common dir>`. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Repo {
+    pub(super) git: Git,
+    pub(super) common_dir: Arc<Path>,
+}
+
+impl Repo {
+    pub(super) fn at(git: &Git, common_dir: &Path) -> Repo {
+        Repo { git: git.clone(), common_dir: common_dir.into() }
+    }
+
+    pub(super) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
+        Invocation::new(&self.git, args).in_repo(&self.common_dir)
+    }
+
+    /// The git program this repository is used through.
+    #[must_use]
+    pub fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// The same repository through another limit or policy.
+    #[must_use]
+    pub fn with_git(&self, git: &Git) -> Repo {
+        Repo { git: git.clone(), common_dir: Arc::clone(&self.common_dir) }
+    }
+
+    /// The directory that all its worktrees share.
+    #[must_use]
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// The common directory as text, the same for every way to reach the repository.
+    ///
+    /// Where the path is not UTF-8, the bytes that do not fit are written as `%XX`, and a `%` that stands before two
+    /// upper-case hexadecimal digits as `%25`, so that the path can be had back.
+    #[must_use]
+    pub fn key(&self) -> String {
+        escaped(self.common_dir.as_os_str().as_bytes())
+    }
+
+    /// Whether history is cut off somewhere.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn is_shallow(&self) -> Result<bool, GitError> {
+        let answer = self.command(["rev-parse", "--is-shallow-repository"]).run().await?.line()?;
+        truth("git rev-parse", &answer)
+    }
+
+    /// Whether any commit is reachable from HEAD or a ref.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn has_commits(&self) -> Result<bool, GitError> {
+        let output = self.command(["rev-list", "-n", "1", "--all", "HEAD", "--"]).offline().run().await?;
+        // On an unborn branch git calls HEAD a bad revision; then only the refs can tell.
+        if output.code == Some(0) {
+            return Ok(!output.stdout.is_empty());
+        }
+        let output = self.command(["rev-list", "-n", "1", "--all", "--"]).offline().run().await?;
+        Ok(!output.stdout()?.is_empty())
+    }
+
+    /// Whether it has no checkout of its own.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn is_bare(&self) -> Result<bool, GitError> {
+        let answer = self.command(["rev-parse", "--is-bare-repository"]).run().await?.line()?;
+        truth("git rev-parse", &answer)
+    }
+
+    /// Whether the commit is here. A partial clone is not asked to fetch it.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn commit_exists(&self, sha: &Sha) -> Result<bool, GitError> {
+        Ok(self.peel(sha.as_str(), "commit").await?.is_some())
+    }
+}
+
+fn truth(what: &str, answer: &str) -> Result<bool, GitError> {
+    match answer {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(GitError::Parse { what: what.to_owned(), line: 1, text: other.to_owned() }),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
+    let mut out = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+            if c == '%' && is_hex(rest.first()) && is_hex(rest.get(1)) {
+                out.push_str("25");
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("%{byte:02X}"));
+            rest = &rest[1..];
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_text_that_can_be_undone() {
+        assert_eq!(escaped("/a b/é/.git".as_bytes()), "/a b/é/.git");
+        assert_eq!(escaped(b"/a\xff/%/x%2"), "/a%FF/%/x%2");
+        assert_eq!(escaped(b"/a%FF"), "/a%25FF");
+    }
+}

@@ -1,0 +1,144 @@
+//! A worktree, named by its root.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::GitError;
+use super::invocation::Invocation;
+use super::refs::short_branch;
+use super::sha::Sha;
+use super::{Git, Repo};
+
+/// A worktree: the primary checkout of a repository or a linked one. Runs
+/// `git --git-dir=<git dir> --work-tree=<root>` in its root. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    pub(super) git: Git,
+    root: Arc<Path>,
+    git_dir: Arc<Path>,
+    common_dir: Arc<Path>,
+}
+
+impl Tree {
+    /// All paths canonical.
+    pub(super) fn at(git: &Git, root: PathBuf, git_dir: PathBuf, common_dir: PathBuf) -> Tree {
+        Tree { git: git.clone(), root: root.into(), git_dir: git_dir.into(), common_dir: common_dir.into() }
+    }
+
+    pub(super) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
+        Invocation::new(&self.git, args).in_tree(&self.git_dir, &self.root)
+    }
+
+    /// The same worktree through another limit or policy.
+    #[must_use]
+    pub fn with_git(&self, git: &Git) -> Tree {
+        Tree { git: git.clone(), ..self.clone() }
+    }
+
+    /// Its root directory, canonical.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its own git directory: the common directory, or its entry below `worktrees`.
+    #[must_use]
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// The repository it belongs to.
+    #[must_use]
+    pub fn repo(&self) -> Repo {
+        Repo::at(&self.git, &self.common_dir)
+    }
+
+    /// Whether it is the repository's own checkout, which is never created or removed here.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        self.git_dir == self.common_dir
+    }
+
+    /// The commit checked out; `None` on an unborn branch.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn head(&self) -> Result<Option<Sha>, GitError> {
+        let output = self
+            .command(["rev-parse", "--quiet", "--verify", "--end-of-options", "HEAD^{commit}"])
+            .offline()
+            .run()
+            .await?
+            .expect(&[0, 1])?;
+        if output.code == Some(1) {
+            return Ok(None);
+        }
+        super::parse::refs::one("git rev-parse", &output.stdout).map(Some)
+    }
+
+    /// The branch checked out, which need not have commits; `None` when detached. Reads `HEAD` itself and starts a
+    /// process only where refs are kept in another format (reftable), blocking the caller for that time.
+    ///
+    /// # Errors
+    /// W102.
+    pub fn head_branch(&self) -> Result<Option<String>, GitError> {
+        let file = self.git_dir.join("HEAD");
+        // An old way to write a symbolic ref: a symbolic link.
+        let linked = std::fs::read_link(&file).ok();
+        let bytes = match &linked {
+            Some(target) => [b"ref: ".as_slice(), target.as_os_str().as_encoded_bytes()].concat(),
+            None => std::fs::read(&file).map_err(|source| GitError::reading(&file, source))?,
+        };
+        match bytes.strip_prefix(b"ref:") {
+            // What the reftable format leaves in HEAD so that older versions of git fail.
+            Some(target) if target.trim_ascii() == b"refs/heads/.invalid" => self.head_branch_by_git(),
+            Some(target) => Ok(short_branch(target.trim_ascii())),
+            None => Ok(None),
+        }
+    }
+
+    fn head_branch_by_git(&self) -> Result<Option<String>, GitError> {
+        let command = self.command(["symbolic-ref", "--quiet", "HEAD"]);
+        let blocking = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|source| GitError::Spawn { program: "git".to_owned(), source })?;
+            runtime.block_on(command.run())
+        });
+        let output = match blocking.join() {
+            Ok(output) => output?.expect(&[0, 1])?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        Ok(short_branch(&output.stdout))
+    }
+
+    /// Removes the worktree the plain way, `git worktree remove`. It must not be locked.
+    ///
+    /// Without force, git refuses when it holds changes or files git does not know, or submodules.
+    ///
+    /// # Errors
+    /// W102 with git's reason.
+    pub async fn remove(&self, force: bool) -> Result<(), GitError> {
+        let mut command = self.repo().command(["worktree", "remove"]);
+        if force {
+            command = command.arg("--force");
+        }
+        command.arg("--").arg(self.root.as_os_str()).writes().run().await?.expect(&[0])?;
+        Ok(())
+    }
+
+    /// What git ignores here, relative to the root: a directory all of which is ignored is one entry, and ends with a
+    /// slash.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn ignored_entries(&self) -> Result<Vec<PathBuf>, GitError> {
+        let output = self
+            .command(["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"])
+            .run()
+            .await?;
+        super::parse::paths::list("git ls-files", &output.stdout()?)
+    }
+}

@@ -1,0 +1,148 @@
+//! Adding, listing and removing worktrees, and git's entries for them.
+
+use super::sealed::{Place, add, put};
+use worktree::git::admin::{self, Link};
+
+#[tokio::test]
+async fn an_added_worktree_is_registered_locked_and_on_its_branch() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let tree = place.worktree(&root, "iii/wt_1").await;
+    let repo = tree.repo();
+    let all = repo.worktrees().await.unwrap();
+    assert_eq!(all.len(), 2);
+    assert!(all[0].primary);
+    assert_eq!(all[1].branch.as_deref(), Some("iii/wt_1"));
+    assert_eq!(all[1].locked.as_deref(), Some("iii worktree wt_0123456789ab"));
+    assert_eq!(tree.head_branch().unwrap().as_deref(), Some("iii/wt_1"));
+    assert!(tree.status().await.unwrap().is_clean());
+    assert!(tree.root().join("README").exists());
+    assert_eq!(repo.upstream_of("iii/wt_1").await.unwrap(), None);
+    let Link::Intact(entry) = admin::verify_link(repo.common_dir(), tree.root()).unwrap() else { panic!() };
+    assert_eq!(admin::lock_reason(&entry).unwrap().as_deref(), Some("iii worktree wt_0123456789ab"));
+    assert_eq!(admin::read_marker(&entry).unwrap(), None);
+    admin::write_marker(&entry, b"{}").unwrap();
+    admin::write_marker(&entry, b"{1}").unwrap();
+    assert_eq!(admin::read_marker(&entry).unwrap().as_deref(), Some(&b"{1}"[..]));
+    assert_eq!(
+        std::fs::read_dir(&entry.dir)
+            .unwrap()
+            .filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "tmp"))
+            .count(),
+        0
+    );
+
+    assert!(tree.remove(false).await.is_err(), "a locked worktree stays");
+    admin::unlock(&entry).unwrap();
+    admin::unlock(&entry).unwrap();
+    put(tree.root(), "new", "x");
+    assert!(tree.remove(false).await.is_err(), "unknown files stay");
+    tree.remove(true).await.unwrap();
+    assert!(!tree.root().exists());
+    assert_eq!(repo.worktrees().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn c01_parallel_adds_all_succeed() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let bare = place.path().join("origin.git");
+    place.run(&place.path(), ["clone", "--quiet", "--bare", root.to_str().unwrap(), bare.to_str().unwrap()]);
+    place.run(&root, ["remote", "add", "origin", bare.to_str().unwrap()]);
+    place.run(&root, ["fetch", "--quiet", "origin"]);
+    place.user_config("[branch]\nautoSetupMerge = always");
+    let repo = place.open(&root).await;
+    let start = repo.resolve_commit("origin/main").await.unwrap().unwrap();
+    let adds = (0..16).map(|n| {
+        let (repo, add) = (repo.clone(), add(&place.path().join(format!("w{n}")), &format!("b{n}"), &start));
+        tokio::spawn(async move { repo.add_worktree(&add).await })
+    });
+    for added in adds.collect::<Vec<_>>() {
+        added.await.unwrap().unwrap();
+    }
+    assert_eq!(repo.worktrees().await.unwrap().len(), 17);
+}
+
+#[tokio::test]
+async fn c02_a_failed_add_leaves_nothing() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let repo = place.open(&root).await;
+    let head = place.head(&root);
+    let before = repo.refs_under("refs").await.unwrap();
+    // The parent is a file, so git fails after the branch was made.
+    put(&place.path(), "file", "x");
+    let error = repo.add_worktree(&add(&place.path().join("file/w"), "b", &head)).await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W102", "{error}");
+    // A taken path is never used, not even an empty directory.
+    std::fs::create_dir(place.path().join("taken")).unwrap();
+    let error = repo.add_worktree(&add(&place.path().join("taken"), "b", &head)).await.unwrap_err();
+    assert!(error.to_string().contains("already exists"), "{error}");
+    assert_eq!(repo.refs_under("refs").await.unwrap(), before);
+    assert!(admin::entries(repo.common_dir()).unwrap().is_empty());
+    assert!(place.path().join("taken").exists());
+    let error = repo.add_worktree(&add(&place.path().join("w"), "main", &head)).await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W120");
+    let error = repo.add_worktree(&add(&place.path().join("w"), "main/x", &head)).await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W121");
+    assert_eq!(repo.branch_sha("main").await.unwrap(), Some(head));
+}
+
+#[tokio::test]
+async fn links_are_verified_both_ways_invariant_1() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let one = place.worktree(&root, "one").await;
+    let two = place.worktree(&root, "two").await;
+    let common = one.repo().common_dir().to_owned();
+    let why = |path: &std::path::Path| match admin::verify_link(&common, path).unwrap() {
+        Link::Broken { why } => why,
+        other => panic!("{other:?}"),
+    };
+    // The primary checkout and a symbolic link are no worktrees of ours.
+    assert!(why(&root).contains("repository of its own"));
+    std::os::unix::fs::symlink(one.root(), place.path().join("link")).unwrap();
+    assert!(why(&place.path().join("link")).contains("not a directory"));
+    // Through a symbolic link above it, it is.
+    std::os::unix::fs::symlink(place.path(), place.path().join("up")).unwrap();
+    assert!(
+        matches!(admin::verify_link(&common, &place.path().join("up/one")).unwrap(), Link::Intact(e) if e.name == "one")
+    );
+    assert_eq!(admin::entry_for(&common, &place.path().join("up/one")).unwrap().unwrap().name, "one");
+    // A directory that names the entry of another.
+    std::fs::copy(two.root().join(".git"), one.root().join(".git")).unwrap();
+    assert!(why(one.root()).contains("another directory"));
+    std::fs::remove_file(one.root().join(".git")).unwrap();
+    assert!(why(one.root()).contains("no .git"));
+    std::fs::remove_dir_all(one.root()).unwrap();
+    let gone = admin::verify_link(&common, one.root()).unwrap();
+    let Link::DirectoryGone { entry: Some(entry) } = gone else { panic!("{gone:?}") };
+    admin::drop_entry(&common, &entry).unwrap();
+    admin::drop_entry(&common, &entry).unwrap();
+    assert_eq!(admin::verify_link(&common, one.root()).unwrap(), Link::DirectoryGone { entry: None });
+    assert_eq!(admin::entries(&common).unwrap().len(), 1);
+    assert!(two.status().await.unwrap().is_clean());
+    assert!(!std::fs::read_dir(&common).unwrap().any(|e| e.unwrap().file_name().to_string_lossy().contains("dropped")));
+}
+
+#[tokio::test]
+async fn only_a_direct_entry_is_ever_dropped_invariant_2() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let tree = place.worktree(&root, "one").await;
+    let common = tree.repo().common_dir().to_owned();
+    let entry = admin::entries(&common).unwrap().remove(0);
+    for name in ["..", ".", "", "one/../../objects"] {
+        let forged = admin::AdminEntry { name: name.into(), ..entry.clone() };
+        assert!(admin::drop_entry(&common, &forged).is_err(), "{name:?}");
+    }
+    let elsewhere = admin::AdminEntry { dir: place.path().join("one"), ..entry.clone() };
+    assert!(admin::drop_entry(&common, &elsewhere).is_err());
+    let target = place.path().join("target");
+    std::fs::create_dir(&target).unwrap();
+    std::os::unix::fs::symlink(&target, common.join("worktrees/link")).unwrap();
+    let link = admin::AdminEntry { name: "link".into(), dir: common.join("worktrees/link"), gitdir: "/x".into() };
+    assert!(admin::drop_entry(&common, &link).is_err());
+    assert!(target.exists() && entry.dir.exists());
+    assert_eq!(admin::entries(&common).unwrap().len(), 1);
+}
