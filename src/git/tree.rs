@@ -129,16 +129,20 @@ impl Tree {
         Ok(())
     }
 
-    /// What git ignores here, relative to the root: a directory all of which is ignored is one entry, and ends with a
-    /// slash.
+    /// What git ignores here, relative to the root. A directory that a pattern ignores is one entry and ends with a
+    /// slash; of a directory that merely holds ignored files, the files are listed. Nothing inside a nested repository.
+    ///
+    /// `ls-files --ignored --directory` would name both a directory and the ignored files in it.
     ///
     /// # Errors
     /// W102.
     pub async fn ignored_entries(&self) -> Result<Vec<PathBuf>, GitError> {
         let output = self
-            .command(["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"])
+            .command(["status", "--porcelain=v2", "-z", "--ignored=matching", "--untracked-files=normal"])
+            .args(["--ignore-submodules=all", "--no-renames"])
+            .offline()
             .run()
             .await?;
-        super::parse::paths::list("git ls-files", &output.stdout()?)
+        super::parse::status::ignored(&output.stdout()?)
     }
 }

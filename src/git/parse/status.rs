@@ -114,6 +114,21 @@ pub(in super::super) fn parse(output: &[u8]) -> Result<TreeStatus, GitError> {
     Ok(status)
 }
 
+/// Reads only the ignored paths, of a status with `--ignored`.
+pub(in super::super) fn ignored(output: &[u8]) -> Result<Vec<PathBuf>, GitError> {
+    let mut paths = Vec::new();
+    let mut items = super::terminated(WHAT, output)?.into_iter().enumerate();
+    while let Some((index, item)) = items.next() {
+        match item.split_at_checked(2) {
+            Some((b"! ", path)) if !path.is_empty() => paths.push(super::paths::path(path)),
+            Some((b"2 ", _)) => drop(items.next()),
+            Some((b"1 " | b"u " | b"? " | b"# ", _)) => {}
+            _ => return Err(super::unknown(WHAT, index, item)),
+        }
+    }
+    Ok(paths)
+}
+
 /// Headers of later versions of git are passed over; known ones must be understood.
 fn header(status: &mut TreeStatus, rest: &[u8]) -> Option<()> {
     let text = String::from_utf8_lossy(rest);
@@ -189,6 +204,13 @@ mod tests {
         let status = parse(b"# branch.oid (initial)\0# branch.head (detached)\0").unwrap();
         assert_eq!((status.head.clone(), status.branch.clone()), (None, None));
         assert!(status.is_clean());
+    }
+
+    #[test]
+    fn ignored_paths_are_picked_out() {
+        let output = b"1 M. N... m m m a b path\0! target/\x002 R. N... m m m a b R100 ! new\0! old\0? x\0! a b\n\0";
+        assert_eq!(ignored(output).unwrap(), ["target/", "a b\n"].map(PathBuf::from));
+        assert!(ignored(b"! \0").is_err());
     }
 
     #[test]

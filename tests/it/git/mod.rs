@@ -1,7 +1,13 @@
 //! Tests of the git layer on real repositories.
 
+mod canary;
+mod fetching;
 mod hooks;
+mod integrated;
+mod moving;
 mod places;
+mod processes;
 mod rebasing;
 mod sealed;
+mod status;
 mod worktrees;

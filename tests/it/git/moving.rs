@@ -1,0 +1,146 @@
+//! Moving the files of a worktree from commit to commit.
+
+use std::path::{Path, PathBuf};
+
+use super::sealed::{Place, put};
+use worktree::git::{MoveOutcome, Sha, Tree};
+
+/// A repository whose primary checkout is at the first commit while `new` is ahead, built by `change`.
+async fn ahead(place: &Place, change: impl Fn(&Place, &Path)) -> (Tree, Sha, Sha) {
+    let root = place.repo("shop");
+    put(&root, "dir/one", "1\n");
+    put(&root, "kept", "k\n");
+    let old = place.commit(&root, ".gitignore", "*.secret\nout/\n");
+    change(place, &root);
+    place.run(&root, ["add", "--all", "--force"]);
+    place.run(&root, ["commit", "--quiet", "--allow-empty", "--message", "new"]);
+    let new = place.head(&root);
+    place.run(&root, ["reset", "--quiet", "--hard", old.as_str()]);
+    let tree = place.git.tree(&root).unwrap();
+    (tree, old, new)
+}
+
+fn in_the_way(files: &[&str]) -> MoveOutcome {
+    MoveOutcome::InTheWay { files: files.iter().map(PathBuf::from).collect() }
+}
+
+#[tokio::test]
+async fn what_is_not_in_the_way_is_kept() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| {
+        put(root, "README", "new\n");
+        std::fs::remove_file(root.join("dir/one")).unwrap();
+    })
+    .await;
+    put(tree.root(), "kept", "changed\n");
+    put(tree.root(), "staged", "s\n");
+    place.run(tree.root(), ["add", "staged"]);
+    put(tree.root(), "unknown", "u\n");
+    put(tree.root(), "out/x", "ignored\n");
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), MoveOutcome::Moved);
+    let read = |file: &str| std::fs::read_to_string(tree.root().join(file)).unwrap();
+    assert_eq!(
+        ["README", "kept", "staged", "unknown", "out/x"].map(read),
+        ["new\n", "changed\n", "s\n", "u\n", "ignored\n"]
+    );
+    assert!(!tree.root().join("dir").exists());
+    assert_eq!(tree.head().await.unwrap(), Some(old.clone()), "no ref moves");
+    place.run(tree.root(), ["update-ref", "refs/heads/main", new.as_str()]);
+    let status = tree.status().await.unwrap();
+    assert_eq!((status.staged, status.unstaged, status.untracked), (1, 1, 1));
+    // Moving again changes nothing.
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), MoveOutcome::Moved);
+}
+
+#[tokio::test]
+async fn c49_changed_files_in_the_way_are_named_and_untouched() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| {
+        put(root, "README", "new\n");
+        put(root, "kept", "new\n");
+        put(root, "added", "new\n");
+    })
+    .await;
+    put(tree.root(), "README", "mine\n");
+    put(tree.root(), "kept", "staged\n");
+    place.run(tree.root(), ["add", "kept"]);
+    put(tree.root(), "elsewhere", "x\n");
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), in_the_way(&["README", "kept"]));
+    let status = tree.status().await.unwrap();
+    assert_eq!((status.staged, status.unstaged, status.untracked), (1, 1, 1));
+    assert!(!tree.root().join("added").exists());
+}
+
+#[tokio::test]
+async fn unknown_and_ignored_files_are_never_overwritten_invariant_2() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| {
+        put(root, "key.secret", "theirs\n");
+        put(root, "out", "theirs\n");
+        put(root, "plain/below", "theirs\n");
+        put(root, "fresh", "theirs\n");
+        std::fs::remove_dir_all(root.join("dir")).unwrap();
+        put(root, "dir", "now a file\n");
+    })
+    .await;
+    let mine = [
+        ("key.secret", "key.secret"),
+        ("out", "out/deep/x"),
+        ("plain", "plain"),
+        ("fresh", "fresh"),
+        ("dir", "dir/x.secret"),
+    ];
+    for (_, file) in mine {
+        put(tree.root(), file, "mine\n");
+        let outcome = tree.fast_forward(&old, &new).await.unwrap();
+        assert_eq!(outcome, in_the_way(&[file]), "{file}");
+        assert_eq!(std::fs::read_to_string(tree.root().join(file)).unwrap(), "mine\n", "{file}");
+        let path = tree.root().join(file);
+        std::fs::remove_file(&path).unwrap();
+    }
+    std::fs::remove_dir_all(tree.root().join("out")).unwrap();
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), MoveOutcome::Moved);
+    assert_eq!(std::fs::read_to_string(tree.root().join("dir")).unwrap(), "now a file\n");
+}
+
+#[tokio::test]
+async fn a_symbolic_link_in_the_way_of_a_directory_is_not_followed() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| put(root, "sub/file", "theirs\n")).await;
+    let target = place.path().join("target");
+    put(&target, "file", "precious\n");
+    std::os::unix::fs::symlink(&target, tree.root().join("sub")).unwrap();
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), in_the_way(&["sub"]));
+    assert_eq!(std::fs::read_to_string(target.join("file")).unwrap(), "precious\n");
+}
+
+#[tokio::test]
+async fn a_held_index_lock_is_waited_for_and_then_named() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| put(root, "README", "new\n")).await;
+    let lock = tree.git_dir().join("index.lock");
+    std::fs::write(&lock, "").unwrap();
+    let release = lock.clone();
+    let released = tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        std::fs::remove_file(release).unwrap();
+    });
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), MoveOutcome::Moved);
+    released.await.unwrap();
+    std::fs::write(&lock, "").unwrap();
+    let short = tree.with_git(&place.git.with_limit(std::time::Duration::from_millis(400)));
+    let error = short.fast_forward(&new, &old).await.unwrap_err();
+    assert!(error.is_transient() && error.to_string().contains("index.lock"), "{error}");
+}
+
+#[tokio::test]
+async fn names_of_any_bytes_are_moved_and_named() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new();
+    let odd = Path::new(std::ffi::OsStr::from_bytes(b"-a b\n\xff*"));
+    let (tree, old, new) = ahead(&place, |_, root| std::fs::write(root.join(odd), "theirs").unwrap()).await;
+    std::fs::write(tree.root().join(odd), "mine").unwrap();
+    let outcome = tree.fast_forward(&old, &new).await.unwrap();
+    assert_eq!(outcome, MoveOutcome::InTheWay { files: vec![odd.to_owned()] });
+    assert_eq!(tree.status().await.unwrap().entries[0].path, odd);
+}

@@ -1,0 +1,86 @@
+//! Status and ignored files under configurations that hide things.
+
+use std::path::PathBuf;
+
+use super::sealed::{Place, put};
+use worktree::git::{EntryKind, Operation};
+
+#[tokio::test]
+async fn c23_nothing_is_hidden_by_configuration() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.user_config(
+        "[status]\nshowUntrackedFiles = no\nbranch = false\nshort = true\nshowStash = true\naheadBehind = false\nrenames = false\n\
+         [color]\nui = always\nstatus = always\n[core]\nquotePath = true\n[column]\nui = always\n[diff]\nignoreSubmodules = all",
+    );
+    put(&root, "dir/unknown", "x");
+    put(&root, "README", "changed");
+    place.run(&root, ["mv", "README", "LIESMICH"]);
+    place.run(&root, ["stash", "list"]);
+    let status = place.git.tree(&root).unwrap().status().await.unwrap();
+    let seen: Vec<_> = status.entries.iter().map(|e| (e.kind, e.path.to_str().unwrap())).collect();
+    assert_eq!(seen, [(EntryKind::StagedAndUnstaged, "LIESMICH"), (EntryKind::Untracked, "dir/")]);
+    assert_eq!(status.branch.as_deref(), Some("main"));
+    assert_eq!(status.head, Some(place.head(&root)));
+}
+
+#[tokio::test]
+async fn upstream_and_detached_heads_are_told() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let clone = place.path().join("clone");
+    place.run(&place.path(), ["clone", "--quiet", root.to_str().unwrap(), clone.to_str().unwrap()]);
+    place.commit(&root, "a", "1");
+    place.commit(&clone, "b", "1");
+    place.run(&clone, ["fetch", "--quiet"]);
+    let tree = place.git.tree(&clone).unwrap();
+    let status = tree.status().await.unwrap();
+    assert_eq!((status.upstream.as_deref(), status.upstream_ahead_behind), (Some("origin/main"), Some((1, 1))));
+    assert_eq!(tree.repo().upstream_of("main").await.unwrap().as_deref(), Some("refs/remotes/origin/main"));
+    assert_eq!(tree.repo().unpushed(&place.head(&clone)).await.unwrap(), 1);
+    place.run(&clone, ["checkout", "--quiet", "--detach"]);
+    assert_eq!(tree.status().await.unwrap().branch, None);
+    assert_eq!(tree.head_branch().unwrap(), None);
+    assert_eq!(tree.repo().head_branch().await.unwrap(), None);
+    tree.refresh_index().await.unwrap();
+}
+
+#[tokio::test]
+async fn ignored_files_are_listed_with_whole_directories_as_one() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.commit(&root, ".gitignore", "target/\n*.env\n");
+    put(&root, "target/a/b", "x");
+    put(&root, "sub/x.env", "x");
+    put(&root, "mixed/x.env", "x");
+    put(&root, "mixed/plain", "x");
+    put(&root, "line\nbreak.env", "x");
+    let ignored = place.git.tree(&root).unwrap().ignored_entries().await.unwrap();
+    assert_eq!(ignored, ["line\nbreak.env", "mixed/x.env", "sub/x.env", "target/"].map(PathBuf::from));
+    assert!(ignored[3].as_os_str().to_str().unwrap().ends_with('/'));
+}
+
+#[tokio::test]
+async fn open_operations_are_recognised() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let base = place.head(&root);
+    let ours = place.commit(&root, "README", "ours\n");
+    place.run(&root, ["checkout", "--quiet", "-b", "other", base.as_str()]);
+    place.commit(&root, "README", "theirs\n");
+    let tree = place.git.tree(&root).unwrap();
+    assert_eq!(tree.operation(), None);
+    for (begin, abort, operation) in [
+        (vec!["merge", ours.as_str()], vec!["merge", "--abort"], Operation::Merge),
+        (vec!["cherry-pick", ours.as_str()], vec!["cherry-pick", "--abort"], Operation::CherryPick),
+        (vec!["revert", "--no-edit", ours.as_str()], vec!["revert", "--abort"], Operation::Revert),
+        (vec!["rebase", "--merge", ours.as_str()], vec!["rebase", "--abort"], Operation::Rebase),
+        (vec!["rebase", "--apply", ours.as_str()], vec!["rebase", "--abort"], Operation::Rebase),
+        (vec!["bisect", "start"], vec!["bisect", "reset"], Operation::Bisect),
+    ] {
+        place.try_run(&root, &begin);
+        assert_eq!(tree.operation(), Some(operation), "{begin:?}");
+        place.run(&root, &abort);
+        assert_eq!(tree.operation(), None, "{abort:?}");
+    }
+}
