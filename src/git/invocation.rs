@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Git;
 use super::command::{self, Output, Plan};
 use super::error::GitError;
+use super::sha::Sha;
 use super::surroundings::{self, Variable};
 
 /// One git command on its way to a [`Plan`].
@@ -16,6 +17,7 @@ pub(super) struct Invocation {
     /// `--git-dir`, and `--work-tree` with the directory to run in.
     git_dir: Option<PathBuf>,
     root: Option<PathBuf>,
+    attributes_of: Option<Sha>,
     cwd: Option<PathBuf>,
     args: Vec<OsString>,
     config: Vec<(String, String)>,
@@ -34,6 +36,7 @@ impl Invocation {
             git: git.clone(),
             git_dir: None,
             root: None,
+            attributes_of: None,
             cwd: None,
             args: args.into_iter().map(|arg| arg.as_ref().to_owned()).collect(),
             config: Vec::new(),
@@ -64,6 +67,12 @@ impl Invocation {
     /// In this directory, where git looks for the repository itself.
     pub(super) fn discovering_from(mut self, dir: &Path) -> Self {
         self.cwd = Some(dir.to_owned());
+        self
+    }
+
+    /// Attributes are read from this commit instead of from files. Versions of git without that option exit with 129.
+    pub(super) fn attributes_of(mut self, commit: &Sha) -> Self {
+        self.attributes_of = Some(commit.clone());
         self
     }
 
@@ -149,6 +158,9 @@ impl Invocation {
                 arg.push(path);
                 args.push(arg);
             }
+        }
+        if let Some(commit) = &self.attributes_of {
+            args.push(format!("--attr-source={commit}").into());
         }
         args.extend(self.args);
         let mut config = if self.own_signing { Vec::new() } else { self.git.policy().config() };

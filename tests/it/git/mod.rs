@@ -8,6 +8,7 @@ mod moving;
 mod places;
 mod processes;
 mod rebasing;
+mod replaying;
 mod sealed;
 mod status;
 mod worktrees;

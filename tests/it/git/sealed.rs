@@ -56,8 +56,14 @@ impl Place {
         out
     }
 
-    /// Runs git as a user would; whether it succeeded, and what it wrote.
+    /// Runs git as a user would; whether it succeeded, and what it wrote, trimmed at the end.
     pub fn try_run<S: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = S>) -> (bool, String) {
+        let (ok, bytes) = self.raw(dir, args);
+        (ok, String::from_utf8_lossy(&bytes).trim_end().to_owned())
+    }
+
+    /// Runs git as a user would; whether it succeeded, and the bytes it wrote: after a failure also its complaints.
+    pub fn raw<S: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = S>) -> (bool, Vec<u8>) {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let mut command = Command::new("git");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GIT_")) {
@@ -74,8 +80,8 @@ impl Place {
             .env("GIT_EDITOR", "true")
             .output()
             .unwrap();
-        let text = [output.stdout, if output.status.success() { Vec::new() } else { output.stderr }].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).trim_end().to_owned())
+        let complaints = if output.status.success() { Vec::new() } else { output.stderr };
+        (output.status.success(), [output.stdout, complaints].concat())
     }
 
     /// A repository `name` on branch `main` with one commit, and its root.

@@ -1,0 +1,403 @@
+//! Rebases in memory, held against real ones.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use proptest::prelude::*;
+
+use super::sealed::{Place, put, script};
+use worktree::git::{Policy, Replay, Repo, Sha, Signing};
+
+/// A file of the model: its lines, and whether it is executable.
+type Files = BTreeMap<String, (Vec<String>, bool)>;
+
+/// One change to the files.
+#[derive(Debug, Clone)]
+enum Change {
+    Edit { file: usize, line: usize, text: u8 },
+    Insert { file: usize, line: usize, text: u8 },
+    Add { name: usize, text: u8 },
+    Delete { file: usize },
+    Rename { file: usize, name: usize },
+    Mode { file: usize },
+}
+
+/// A commit: what it changes, and what it says.
+#[derive(Debug, Clone)]
+struct Step {
+    changes: Vec<Change>,
+    message: String,
+    author: usize,
+}
+
+#[derive(Debug, Clone)]
+struct History {
+    main: Vec<Step>,
+    feat: Vec<Step>,
+    /// The branch begins with a copy of this many steps of main, as after a cherry-pick.
+    shared: usize,
+    attributes: Option<&'static str>,
+}
+
+const NAMES: &[&str] =
+    &["a", "b", "c", "lib/a", "lib/b", "lib/deep/c", "new/x", "new/y", "a.d/z", "lib", "spaced name"];
+const AUTHORS: &[&str] = &[
+    "Ann <ann@example.org> 1767319445 +0100",
+    "Bö B <b@b> 1767319446 -0330",
+    "Dr. C <c@c> 1767319447 +0000",
+    "Trailing. <d@d> 1767319448 +0000",
+];
+
+fn change() -> impl Strategy<Value = Change> {
+    let file = 0..12usize;
+    let line = 0..30usize;
+    prop_oneof![
+        6 => (file.clone(), line.clone(), any::<u8>()).prop_map(|(file, line, text)| Change::Edit { file, line, text }),
+        4 => (file.clone(), line, any::<u8>()).prop_map(|(file, line, text)| Change::Insert { file, line, text }),
+        3 => (0..NAMES.len(), any::<u8>()).prop_map(|(name, text)| Change::Add { name, text }),
+        1 => file.clone().prop_map(|file| Change::Delete { file }),
+        2 => (file.clone(), 0..NAMES.len()).prop_map(|(file, name)| Change::Rename { file, name }),
+        1 => file.prop_map(|file| Change::Mode { file }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let message = prop_oneof![
+        6 => "[a-z]{1,8}( [a-z]{1,8}){0,2}\n",
+        2 => "[a-z]{1,8}\n\n# no comment\n\n[a-zé]{1,20}\n\n\n",
+        1 => "[a-z]{1,8}",
+        1 => "\n\n [a-z]{1,8}\n",
+        1 => "fixup! [a-z]{1,3}\n",
+    ];
+    (proptest::collection::vec(change(), 1..3), message, prop_oneof![5 => 0..1usize, 2 => 1..AUTHORS.len()])
+        .prop_map(|(changes, message, author)| Step { changes, message, author })
+}
+
+fn history() -> impl Strategy<Value = History> {
+    let steps = |most| proptest::collection::vec(step(), 1..most);
+    let attributes = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some("* merge=union\n")),
+        1 => Just(Some("* -merge\n")),
+        1 => Just(Some("a binary\nlib/** text eol=crlf\n")),
+    ];
+    (steps(5), steps(5), prop_oneof![4 => Just(0usize), 1 => 1..2usize], attributes)
+        .prop_map(|(main, feat, shared, attributes)| History { main, feat, shared, attributes })
+}
+
+fn nth(files: &Files, index: usize) -> Option<String> {
+    let names: Vec<_> = files.keys().filter(|name| *name != ".gitattributes").collect();
+    (!names.is_empty()).then(|| names[index % names.len()].clone())
+}
+
+/// Whether a file of this name can exist beside the others.
+fn fits(files: &Files, name: &str) -> bool {
+    let inside = |outer: &str, inner: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    files.keys().all(|other| other != name && !inside(other, name) && !inside(name, other))
+}
+
+fn apply(files: &mut Files, change: &Change) {
+    match change {
+        Change::Edit { file, line, text } => {
+            let Some(name) = nth(files, *file) else { return };
+            let lines = &mut files.get_mut(&name).unwrap().0;
+            if !lines.is_empty() {
+                let at = line % lines.len();
+                lines[at] = format!("edited {text}");
+            }
+        }
+        Change::Insert { file, line, text } => {
+            let Some(name) = nth(files, *file) else { return };
+            let lines = &mut files.get_mut(&name).unwrap().0;
+            lines.insert(line % (lines.len() + 1), format!("inserted {text}"));
+        }
+        Change::Add { name, text } if fits(files, NAMES[*name]) => {
+            let lines = (0..12).map(|n| format!("{text} {n}")).collect();
+            files.insert(NAMES[*name].to_owned(), (lines, false));
+        }
+        Change::Delete { file } => {
+            nth(files, *file).map(|name| files.remove(&name));
+        }
+        Change::Rename { file, name } if fits(files, NAMES[*name]) => {
+            let Some(old) = nth(files, *file) else { return };
+            let content = files.remove(&old).unwrap();
+            files.insert(NAMES[*name].to_owned(), content);
+        }
+        Change::Mode { file } => {
+            if let Some(name) = nth(files, *file) {
+                let content = files.get_mut(&name).unwrap();
+                content.1 = !content.1;
+            }
+        }
+        Change::Add { .. } | Change::Rename { .. } => {}
+    }
+}
+
+/// One commit as `fast-import` takes it.
+fn commit(out: &mut String, branch: &str, from: Option<&str>, files: &Files, message: &str, author: &str) {
+    writeln!(out, "commit refs/heads/{branch}\nauthor {author}\ncommitter Com <c@c> 1767319500 +0000").unwrap();
+    writeln!(out, "data {}\n{message}", message.len()).unwrap();
+    if let Some(from) = from {
+        writeln!(out, "from {from}").unwrap();
+    }
+    writeln!(out, "deleteall").unwrap();
+    for (name, (lines, executable)) in files {
+        let content: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mode = if *executable { "100755" } else { "100644" };
+        writeln!(out, "M {mode} inline \"{name}\"\ndata {}\n{content}", content.len()).unwrap();
+    }
+}
+
+/// The history as a stream for `fast-import`: branches `base`, `main` and `feat`.
+fn stream(history: &History) -> String {
+    let mut files = Files::new();
+    for name in ["a", "b", "lib/a", "lib/b", "lib/deep/c"] {
+        files.insert(name.to_owned(), ((0..25).map(|n| format!("{name} {n}")).collect(), false));
+    }
+    if let Some(text) = history.attributes {
+        files.insert(".gitattributes".to_owned(), (text.lines().map(str::to_owned).collect(), false));
+    }
+    let mut out = String::new();
+    commit(&mut out, "base", None, &files, "base\n", AUTHORS[0]);
+    let base = files.clone();
+    let mut write = |branch: &str, steps: &[Step]| {
+        let mut files = base.clone();
+        writeln!(out, "reset refs/heads/{branch}\nfrom refs/heads/base\n").unwrap();
+        for step in steps {
+            step.changes.iter().for_each(|change| apply(&mut files, change));
+            commit(&mut out, branch, None, &files, &step.message, AUTHORS[step.author]);
+        }
+    };
+    write("main", &history.main);
+    let shared = history.main.iter().take(history.shared);
+    write("feat", &shared.chain(&history.feat).cloned().collect::<Vec<_>>());
+    out
+}
+
+fn import(place: &Place, root: &Path, stream: &str) {
+    std::fs::create_dir_all(root).unwrap();
+    place.run(root, ["init", "--quiet", "--initial-branch=main"]);
+    let mut child = Command::new("git")
+        .args(["fast-import", "--quiet", "--force"])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), stream.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    place.run(root, ["checkout", "--quiet", "--force", "feat"]);
+}
+
+/// The commits between, oldest first, without their own names, parents and committers.
+fn contents(place: &Place, root: &Path, from: &str, to: &str) -> Vec<Vec<u8>> {
+    let list = place.run(root, ["rev-list", "--reverse", "--first-parent", &format!("{from}..{to}")]);
+    let texts = list.lines().map(|name| {
+        let (found, object) = place.raw(root, ["cat-file", "commit", name]);
+        assert!(found);
+        let keep = |line: &&[u8]| !line.starts_with(b"parent ") && !line.starts_with(b"committer ");
+        object.split_inclusive(|byte| *byte == b'\n').filter(keep).flatten().copied().collect()
+    });
+    texts.collect()
+}
+
+/// Replays and rebases; whether the replay was provable.
+async fn compare(place: &Place, root: &Path) -> Replay {
+    let repo = place.open(root).await;
+    let (tip, onto) = (place.sha(root, "feat"), place.sha(root, "main"));
+    let refs = repo.refs_under("refs").await.unwrap();
+    let replay = repo.replay(&tip, &onto).await.unwrap();
+    assert_eq!(repo.refs_under("refs").await.unwrap(), refs, "no ref moves (invariant 3)");
+    assert_eq!(place.run(root, ["status", "--porcelain"]), "");
+    let (rebased, words) = place.try_run(root, ["rebase", "--quiet", "main"]);
+    match &replay {
+        Replay::UpToDate => assert_eq!(place.head(root), tip),
+        Replay::Done { head } => {
+            assert!(rebased, "the rebase stopped: {words}");
+            let (ours, theirs) = (contents(place, root, "main", head.as_str()), contents(place, root, "main", "HEAD"));
+            assert_eq!(ours, theirs);
+            assert!(repo.is_ancestor(&onto, head).await.unwrap());
+            place.run(root, ["fsck", "--no-dangling", "--strict", head.as_str()]);
+        }
+        Replay::Conflict { paths } => {
+            assert!(!rebased, "the rebase went through, the replay stopped at {paths:?}");
+            let mut open: Vec<_> =
+                place.run(root, ["diff", "--name-only", "--diff-filter=U"]).lines().map(unquoted).collect();
+            open.dedup();
+            assert_eq!(*paths, open);
+        }
+        Replay::NotProvable { .. } => {}
+    }
+    replay
+}
+
+fn unquoted(line: &str) -> PathBuf {
+    PathBuf::from(line.trim_matches('"'))
+}
+
+#[test]
+fn a_replay_makes_what_a_rebase_makes_invariant_1_and_2() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut counts = BTreeMap::<&str, u32>::new();
+    let cases = std::env::var("REPLAY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    });
+    let counted = std::cell::RefCell::new(&mut counts);
+    let outcome = runner.run(&history(), |history| {
+        let place = Place::new();
+        let root = place.path().join("repo");
+        import(&place, &root, &stream(&history));
+        let replay = runtime.block_on(compare(&place, &root));
+        let kind = match replay {
+            Replay::UpToDate => "up to date",
+            Replay::Done { .. } => "done",
+            Replay::Conflict { .. } => "conflict",
+            Replay::NotProvable { .. } => "not provable",
+        };
+        *counted.borrow_mut().entry(kind).or_default() += 1;
+        Ok(())
+    });
+    outcome.unwrap();
+    assert!(counts.get("done").is_some_and(|done| *done * 6 > cases), "a test that compares nothing: {counts:?}");
+}
+
+/// A repository where `feat` has one commit beside one of `main`.
+async fn apart(place: &Place) -> (PathBuf, Repo, Sha, Sha) {
+    let root = place.repo("shop");
+    place.run(&root, ["checkout", "--quiet", "-b", "feat"]);
+    let tip = place.commit(&root, "a", "1\n");
+    place.run(&root, ["checkout", "--quiet", "main"]);
+    let onto = place.commit(&root, "b", "1\n");
+    let repo = place.open(&root).await;
+    (root, repo, tip, onto)
+}
+
+async fn why(repo: &Repo, tip: &Sha, onto: &Sha) -> String {
+    match repo.replay(tip, onto).await.unwrap() {
+        Replay::NotProvable { why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_a_setting_could_change_is_not_provable_invariant_4() {
+    let place = Place::new();
+    let (root, repo, tip, onto) = apart(&place).await;
+    let Replay::Done { .. } = repo.replay(&tip, &onto).await.unwrap() else { panic!() };
+    for (key, value) in [
+        ("merge.renames", "false"),
+        ("diff.renames", "copies"),
+        ("merge.directoryRenames", "true"),
+        ("diff.algorithm", "patience"),
+        ("merge.renormalize", "true"),
+        ("merge.mine.driver", "false"),
+        ("commit.cleanup", "strip"),
+        ("i18n.commitEncoding", "latin1"),
+        ("notes.rewriteRef", "refs/notes/commits"),
+        ("core.hooksPath", ".husky/_"),
+        ("merge.default", "union"),
+        ("includeIf.onbranch:main.path", "x"),
+        ("extensions.worktreeConfig", "true"),
+    ] {
+        place.run(&root, ["config", key, value]);
+        assert!(why(&repo, &tip, &onto).await.to_lowercase().contains(&key.to_lowercase()), "{key}");
+        place.run(&root, ["config", "--unset", key]);
+    }
+    place.run(&root, ["config", "commit.gpgSign", "true"]);
+    let Replay::Done { .. } = repo.replay(&tip, &onto).await.unwrap() else { panic!() };
+    for signing in [Signing::Keep, Signing::Fail] {
+        let signed = repo.with_git(&place.git.with_policy(Policy { signing, ..Policy::default() }));
+        assert!(why(&signed, &tip, &onto).await.contains("signed"));
+    }
+    for hook in ["pre-rebase", "prepare-commit-msg", "post-rewrite"] {
+        let path = root.join(".git/hooks").join(hook);
+        script(&path, "exit 0");
+        assert!(why(&repo, &tip, &onto).await.contains(hook));
+        std::fs::remove_file(path).unwrap();
+    }
+    let Replay::Done { .. } = repo.replay(&tip, &onto).await.unwrap() else { panic!() };
+}
+
+#[tokio::test]
+async fn what_a_rebase_would_leave_out_or_change_is_not_provable() {
+    let place = Place::new();
+    let (root, repo, tip, onto) = apart(&place).await;
+    let on = |name: &str| place.run(&root, ["checkout", "--quiet", "-B", name, tip.as_str()]);
+    on("empty");
+    place.run(&root, ["commit", "--quiet", "--allow-empty", "--message", "nothing"]);
+    assert!(why(&repo, &place.head(&root), &onto).await.contains("changes nothing"));
+    on("merge");
+    place.run(&root, ["merge", "--quiet", "--no-ff", "--message", "m", onto.as_str()]);
+    let merged = place.commit(&root, "c", "1\n");
+    let onto_more = {
+        place.run(&root, ["checkout", "--quiet", "main"]);
+        place.commit(&root, "d", "1\n")
+    };
+    assert!(why(&repo, &merged, &onto_more).await.contains("merge"));
+    // A change that the new base has already, as its own commit and as part of another.
+    place.run(&root, ["cherry-pick", tip.as_str()]);
+    assert!(why(&repo, &tip, &place.head(&root)).await.contains("already"));
+    place.run(&root, ["reset", "--quiet", "--hard", onto.as_str()]);
+    put(&root, "more", "x\n");
+    let both = place.commit(&root, "a", "1\n");
+    assert!(why(&repo, &tip, &both).await.contains("become empty"));
+    // A header of another encoding.
+    on("latin");
+    put(&root, "l", "1\n");
+    place.run(&root, ["add", "l"]);
+    place.run(&root, ["-c", "i18n.commitEncoding=ISO-8859-1", "commit", "--quiet", "--message", "x"]);
+    assert!(why(&repo, &place.head(&root), &onto).await.contains("encoding"));
+    // A submodule.
+    on("sub");
+    place.run(&root, ["update-index", "--add", "--cacheinfo", &format!("160000,{onto},sub")]);
+    place.run(&root, ["commit", "--quiet", "--message", "sub"]);
+    assert!(why(&repo, &place.head(&root), &onto).await.contains("submodule"));
+    place.run(&root, ["checkout", "--quiet", "--force", "--orphan", "alone"]);
+    let alone = place.commit(&root, "z", "1\n");
+    assert!(why(&repo, &alone, &onto).await.contains("nothing in common"));
+}
+
+#[tokio::test]
+async fn nothing_to_do_and_moving_forward_are_told() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let base = place.head(&root);
+    let tip = place.commit(&root, "a", "1\n");
+    let repo = place.open(&root).await;
+    assert_eq!(repo.replay(&tip, &tip).await.unwrap(), Replay::UpToDate);
+    assert_eq!(repo.replay(&tip, &base).await.unwrap(), Replay::UpToDate);
+    assert_eq!(repo.replay(&base, &tip).await.unwrap(), Replay::Done { head: tip });
+}
+
+#[tokio::test]
+async fn without_a_committer_nothing_is_made() {
+    let place = Place::new();
+    let (_, _, tip, onto) = apart(&place).await;
+    std::fs::write(place.path().join("home/.gitconfig"), "[user]\nuseConfigOnly = true\n").unwrap();
+    let repo = place.open(&place.path().join("shop")).await;
+    let error = repo.replay(&tip, &onto).await.unwrap_err();
+    assert!(error.to_string().contains("user.name"), "{error}");
+    let tree = place.git.tree(&place.path().join("shop")).unwrap();
+    place.run(tree.root(), ["checkout", "--quiet", "feat"]);
+    let error = tree.rebase(&onto).await.unwrap_err();
+    assert!(error.to_string().contains("user.name"), "{error}");
+    assert_eq!(tree.operation(), None);
+    assert_eq!(tree.head().await.unwrap(), Some(tip));
+}
+
+#[tokio::test]
+async fn a_shallow_history_that_hides_the_fork_is_its_own_refusal() {
+    let place = Place::new();
+    let (root, _, _, _) = apart(&place).await;
+    let clone = place.path().join("shallow");
+    let url = format!("file://{}", root.display());
+    place.run(&place.path(), ["clone", "--quiet", "--depth=1", "--no-single-branch", &url, clone.to_str().unwrap()]);
+    let repo = place.open(&clone).await;
+    let error = repo.replay(&place.sha(&clone, "origin/feat"), &place.sha(&clone, "main")).await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W114");
+}
