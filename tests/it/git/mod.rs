@@ -5,6 +5,7 @@ mod fetching;
 mod hooks;
 mod integrated;
 mod moving;
+mod odd;
 mod places;
 mod processes;
 mod rebasing;
