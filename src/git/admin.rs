@@ -264,14 +264,23 @@ fn sweep(common_dir: &Path) -> io::Result<()> {
 }
 
 /// Removes what a failed `git worktree add` left of `root`: the entry that names it, a half-made entry of its name
-/// that is not among `known`, and the directory as long as it holds nothing but a `.git` file.
-pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsString>) -> io::Result<()> {
+/// that is not among `known`, and the directory. Nothing is removed, and the answer is `false`, when the directory
+/// holds anything but a `.git` file.
+pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsString>) -> io::Result<bool> {
+    let is_dir = found(root.symlink_metadata())?.is_some_and(|meta| meta.is_dir());
+    if is_dir {
+        for item in fs::read_dir(root)? {
+            if item?.file_name() != ".git" {
+                return Ok(false);
+            }
+        }
+    }
     let base = root.file_name().unwrap_or_default().as_bytes();
     for name in names(common_dir)?.difference(known) {
         let dir = common_dir.join("worktrees").join(name);
         let entry = read_entry(common_dir, name.clone())?;
         let ours = match &entry {
-            Some(entry) => entry.gitdir == root.join(".git") || settled(&entry.gitdir) == settled(root).join(".git"),
+            Some(entry) => entry.gitdir.parent().map(settled) == Some(settled(root)),
             // Git names an entry after the directory, with digits behind it where that name is taken.
             None => name.as_bytes().strip_prefix(base).is_some_and(|rest| rest.iter().all(u8::is_ascii_digit)),
         };
@@ -280,15 +289,11 @@ pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsStrin
             drop_entry(common_dir, &entry.unwrap_or(AdminEntry { name: name.clone(), dir, gitdir }))?;
         }
     }
-    if found(root.symlink_metadata())?.is_some_and(|meta| meta.is_dir()) {
-        let others =
-            fs::read_dir(root)?.filter(|item| !item.as_ref().is_ok_and(|item| item.file_name() == ".git")).count();
-        if others == 0 {
-            if root.join(".git").symlink_metadata().is_ok_and(|meta| meta.is_file()) {
-                fs::remove_file(root.join(".git"))?;
-            }
-            fs::remove_dir(root)?;
+    if is_dir {
+        if found(root.join(".git").symlink_metadata())?.is_some_and(|meta| meta.is_file()) {
+            fs::remove_file(root.join(".git"))?;
         }
+        fs::remove_dir(root)?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tokio::sync::oneshot;
+
 use super::admin::{self, Link};
 use super::error::GitError;
 use super::invocation::Patience;
@@ -23,7 +25,7 @@ use super::{Repo, branch_name};
 /// A worktree to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddWorktree {
-    /// Its root; absolute, must not exist, its parent must.
+    /// Its root; absolute, must not exist. Missing parents are made, and stay when adding fails.
     pub path: PathBuf,
     /// The new branch.
     pub branch: String,
@@ -46,6 +48,8 @@ impl Repo {
     /// Adds a locked worktree on a new branch, without files and without an upstream. Fill it with
     /// [`super::Tree::checkout_fresh`].
     ///
+    /// Once begun it runs to its end, also when the caller stops waiting; it is then taken back.
+    ///
     /// # Errors
     /// W111 for a bad branch name or a relative path, W120 and W121 when the branch cannot be made, W102 when the path
     /// is taken, a lock stays taken, or git fails. In every case nothing of this call remains.
@@ -58,21 +62,41 @@ impl Repo {
         if add.path.symlink_metadata().is_ok() {
             return Err(GitError::PathTaken { path: add.path.clone() });
         }
+        let (told, answer) = oneshot::channel();
+        let (repo, add) = (self.clone(), add.clone());
+        tokio::spawn(async move {
+            let added = repo.added(add).await;
+            // Nobody waits any more: what was added is dropped here, which takes it back.
+            told.send(added).map_or_else(drop, |()| ());
+        });
+        let added = answer.await.unwrap_or_else(|_| {
+            let source = std::io::Error::other("the runtime is shutting down");
+            Err(GitError::Spawn { program: "git".to_owned(), source })
+        })?;
+        added.keep();
+        Ok(())
+    }
+
+    async fn added(&self, add: AddWorktree) -> Result<Undo, GitError> {
+        let known = admin::names(&self.common_dir);
+        let known = known.map_err(|source| GitError::reading(self.common_dir.join("worktrees"), source))?;
         let full = format!("refs/heads/{}", add.branch);
         match self.update_ref(&full, &add.start, Expected::Absent, "branch: Created for a worktree").await? {
             RefUpdate::Done => {}
-            RefUpdate::Lost { .. } => return Err(GitError::BranchExists { branch: add.branch.clone() }),
+            RefUpdate::Lost { .. } => return Err(GitError::BranchExists { branch: add.branch }),
         }
-        let mut undo = Undo { repo: self.clone(), add: add.clone(), known: self.entry_names()?, armed: true };
-        let added = self.add_on_branch(add, &undo).await;
-        undo.armed = false;
-        if added.is_err() {
-            undo.now().await;
+        let addition = Addition { repo: self.clone(), add, known };
+        match self.add_on_branch(&addition).await {
+            Ok(()) => Ok(Undo(Some(addition))),
+            Err(error) => {
+                addition.take_back().await;
+                Err(error)
+            }
         }
-        added
     }
 
-    async fn add_on_branch(&self, add: &AddWorktree, undo: &Undo) -> Result<(), GitError> {
+    async fn add_on_branch(&self, addition: &Addition) -> Result<(), GitError> {
+        let add = &addition.add;
         let mut patience = Patience::new(self.git.limit());
         loop {
             let output = self
@@ -90,7 +114,7 @@ impl Repo {
             if !matches!(failure, GitError::LockContention { .. }) {
                 return Err(failure);
             }
-            undo.take_back_entry();
+            addition.take_back_entry();
             if !patience.pause().await {
                 return Err(failure);
             }
@@ -114,24 +138,21 @@ impl Repo {
         }
         Ok(())
     }
-
-    fn entry_names(&self) -> Result<BTreeSet<OsString>, GitError> {
-        admin::names(&self.common_dir).map_err(|source| GitError::reading(self.common_dir.join("worktrees"), source))
-    }
 }
 
-/// What takes an unfinished addition back. Dropped armed (the caller stopped waiting), it does so in the background.
-struct Undo {
+/// A worktree that is being added, and what is needed to take it back.
+struct Addition {
     repo: Repo,
     add: AddWorktree,
     /// The entries there were before.
     known: BTreeSet<OsString>,
-    armed: bool,
 }
 
-impl Undo {
-    async fn now(&self) {
-        self.take_back_entry();
+impl Addition {
+    async fn take_back(&self) {
+        if !self.take_back_entry() {
+            return;
+        }
         let full = format!("refs/heads/{}", self.add.branch);
         match self.repo.delete_ref(&full, &self.add.start).await {
             Ok(RefUpdate::Done) => {}
@@ -145,26 +166,32 @@ impl Undo {
     }
 
     /// Removes the entry and the directory that the failed process left: an entry that names our path, or a half
-    /// written one of our name that was not there before.
-    fn take_back_entry(&self) {
-        if let Err(error) = admin::take_back(&self.repo.common_dir, &self.add.path, &self.known) {
-            tracing::warn!(%error, path = %self.add.path.display(), "the entry of a failed add is left behind");
+    /// written one of our name that was not there before. `false` when something stays.
+    fn take_back_entry(&self) -> bool {
+        let path = self.add.path.display();
+        match admin::take_back(&self.repo.common_dir, &self.add.path, &self.known) {
+            Ok(true) => return true,
+            Ok(false) => tracing::warn!(%path, "a worktree that was not wanted any more holds files; it is kept"),
+            Err(error) => tracing::warn!(%error, %path, "the entry of a failed add is left behind"),
         }
+        false
+    }
+}
+
+/// Takes an addition back in the background when it is dropped instead of kept.
+struct Undo(Option<Addition>);
+
+impl Undo {
+    fn keep(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        let (repo, add, known) = (self.repo.clone(), self.add.clone(), std::mem::take(&mut self.known));
+        let Some(addition) = self.0.take() else { return };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                // The process that was ended may take a moment to be gone.
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                Undo { repo, add, known, armed: false }.now().await;
-            });
+            runtime.spawn(async move { addition.take_back().await });
         }
     }
 }

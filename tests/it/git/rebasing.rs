@@ -1,9 +1,10 @@
 //! Real rebases in a worktree.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::sealed::{Place, put};
-use worktree::git::{Operation, RebaseOutcome};
+use super::sealed::{Place, put, script};
+use worktree::git::{Operation, Policy, RebaseOutcome, Signing};
 
 #[tokio::test]
 async fn a_branch_is_rebased_and_a_conflict_is_left_open() {
@@ -42,4 +43,48 @@ async fn a_rebase_that_stops_for_another_reason_is_undone_invariant_2() {
     assert_eq!(tree.operation(), None);
     assert_eq!(tree.head().await.unwrap(), Some(head));
     assert_eq!(std::fs::read_to_string(tree.root().join("b")).unwrap(), "mine\n");
+}
+
+#[tokio::test]
+async fn a_rebase_that_was_ended_is_no_conflict_and_can_be_undone_invariant_1() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.run(&root, ["config", "filter.slow.smudge", "sleep 30; cat"]);
+    place.commit(&root, ".gitattributes", "*.slow filter=slow\n");
+    let tree = place.worktree(&root, "feat").await;
+    let head = place.commit(tree.root(), "a", "1\n");
+    place.commit(&root, "early", "1\n");
+    let onto = place.commit(&root, "x.slow", "1\n");
+    let short = tree.with_git(&place.git.with_limit(Duration::from_millis(500)));
+    let error = short.rebase(&onto).await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W101", "{error}");
+    tree.abort_rebase().await.unwrap();
+    assert_eq!(tree.operation(), None);
+    assert_eq!(tree.head().await.unwrap(), Some(head));
+    assert_eq!(tree.head_branch().unwrap().as_deref(), Some("feat"));
+    assert!(!tree.git_dir().join("index.lock").exists());
+    let status = tree.status().await.unwrap();
+    assert_eq!(status.staged + status.unstaged + status.conflicted, 0, "{status:?}");
+}
+
+#[tokio::test]
+async fn c55_signing_is_off_kept_or_refused_and_never_hangs() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let gpg = place.path().join("gpg");
+    script(&gpg, "echo asked >>\"$HOME/asked\"; exit 1");
+    let tree = place.worktree(&root, "feat").await;
+    place.commit(tree.root(), "a", "1\n");
+    let onto = place.commit(&root, "b", "1\n");
+    place.run(&root, ["config", "gpg.program", gpg.to_str().unwrap()]);
+    place.run(&root, ["config", "commit.gpgSign", "true"]);
+    let head = tree.head().await.unwrap();
+    let under = |signing| tree.with_git(&place.git.with_policy(Policy { signing, ..Policy::default() }));
+    let error = under(Signing::Fail).rebase(&onto).await.unwrap_err();
+    assert!(error.to_string().contains("commit.gpgSign"), "{error}");
+    assert!(!place.path().join("home/asked").exists());
+    let RebaseOutcome::Failed { .. } = under(Signing::Keep).rebase(&onto).await.unwrap() else { panic!() };
+    assert!(place.path().join("home/asked").exists());
+    assert_eq!((tree.head().await.unwrap(), tree.operation()), (head, None));
+    let RebaseOutcome::Done { .. } = under(Signing::Off).rebase(&onto).await.unwrap() else { panic!() };
 }

@@ -1,7 +1,10 @@
 //! Adding, listing and removing worktrees, and git's entries for them.
 
-use super::sealed::{Place, add, put};
+use std::time::{Duration, Instant};
+
+use super::sealed::{Place, add, put, script};
 use worktree::git::admin::{self, Link};
+use worktree::git::{Expected, RefUpdate};
 
 #[tokio::test]
 async fn an_added_worktree_is_registered_locked_and_on_its_branch() {
@@ -145,4 +148,86 @@ async fn only_a_direct_entry_is_ever_dropped_invariant_2() {
     assert!(admin::drop_entry(&common, &link).is_err());
     assert!(target.exists() && entry.dir.exists());
     assert_eq!(admin::entries(&common).unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn c01_locks_of_others_are_waited_for_and_then_named() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let repo = place.open(&root).await;
+    let head = place.head(&root);
+    let git_dir = root.join(".git");
+    // Nothing of ours writes the configuration, so its lock is in nobody's way.
+    put(&git_dir, "config.lock", "");
+    repo.add_worktree(&add(&place.path().join("w"), "feat/w", &head)).await.unwrap();
+    std::fs::remove_file(git_dir.join("config.lock")).unwrap();
+
+    for lock in ["packed-refs.lock", "refs/heads/feat/w.lock"] {
+        place.run(&root, ["pack-refs", "--all"]);
+        put(&git_dir, lock, "");
+        let short = repo.with_git(&place.git.with_limit(Duration::from_millis(1500)));
+        let error = short.delete_ref("refs/heads/feat/w", &head).await.unwrap_err();
+        assert!(error.is_transient() && error.to_string().contains(lock), "{lock}: {error}");
+        assert_eq!(repo.branch_sha("feat/w").await.unwrap(), Some(head.clone()));
+        let release = git_dir.join(lock);
+        let released = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            std::fs::remove_file(release).unwrap();
+        });
+        assert_eq!(repo.delete_ref("refs/heads/feat/w", &head).await.unwrap(), RefUpdate::Done);
+        released.await.unwrap();
+        let again = repo.update_ref("refs/heads/feat/w", &head, Expected::Absent, "again").await.unwrap();
+        assert_eq!(again, RefUpdate::Done);
+    }
+}
+
+#[tokio::test]
+async fn an_add_nobody_waits_for_leaves_nothing_invariant_1() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let repo = place.open(&root).await;
+    let head = place.head(&root);
+    let before = repo.refs_under("refs").await.unwrap();
+    for ms in [0, 2, 4, 6, 8, 10, 12, 15, 20, 30] {
+        let add = add(&place.path().join(format!("w{ms}")), &format!("b{ms}"), &head);
+        let outcome = tokio::time::timeout(Duration::from_millis(ms), repo.add_worktree(&add)).await;
+        if outcome.is_ok() {
+            let entry = admin::entry_for(repo.common_dir(), &add.path).unwrap().unwrap();
+            admin::unlock(&entry).unwrap();
+            repo.git().tree(&add.path).unwrap().remove(true).await.unwrap();
+            repo.delete_ref(&format!("refs/heads/{}", add.branch), &head).await.map(drop).unwrap();
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    let leftovers = async || {
+        let refs = repo.refs_under("refs").await.unwrap();
+        let dirs = std::fs::read_dir(place.path())
+            .unwrap()
+            .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('w'));
+        (refs, dirs.count(), admin::entries(repo.common_dir()).unwrap().len())
+    };
+    while leftovers().await != (before.clone(), 0, 0) {
+        assert!(Instant::now() < until, "{:?}", leftovers().await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn c03_a_worktree_that_was_unregistered_meanwhile_is_a_failure() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let bin = place.path().join("bin");
+    // Stands in for git: the real one, after which the new entry is gone.
+    let real = place.run(&root, ["--exec-path"]);
+    let body = format!(
+        "PATH=\"$PATH\"; '{real}/git' \"$@\"; code=$?; case \"$*\" in *'worktree add'*) rm -rf '{}/worktrees';; esac; exit $code",
+        root.join(".git").display()
+    );
+    script(&bin.join("git"), &body);
+    let git = place.git_with(&[("PATH", &format!("{}:/usr/bin:/bin", bin.display()))]);
+    let repo = git.discover(&root).await.unwrap().repo;
+    let error = repo.add_worktree(&add(&place.path().join("w"), "b", &place.head(&root))).await.unwrap_err();
+    assert!(error.to_string().contains("entry"), "{error}");
+    assert_eq!(repo.branch_sha("b").await.unwrap(), None);
+    assert!(!place.path().join("w").exists());
 }
