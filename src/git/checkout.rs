@@ -60,8 +60,12 @@ impl Tree {
         if old == new {
             return Ok(MoveOutcome::Moved);
         }
-        let unknown = self.unknown_in_the_way(old, new).await?;
+        let mut unknown = self.unknown_in_the_way(old, new).await?;
         if !unknown.is_empty() {
+            // All of them are named at once, so that one look at the checkout is enough.
+            unknown.extend(self.changed_in_the_way(old, new).await?);
+            unknown.sort();
+            unknown.dedup();
             return Ok(MoveOutcome::InTheWay { files: unknown });
         }
         let output = self

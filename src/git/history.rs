@@ -44,14 +44,24 @@ impl Repo {
         parse::refs::pair("git rev-list", &output.stdout()?)
     }
 
-    /// How many commits of `tip` are on no remote-tracking ref.
+    /// How many commits of `tip` are on no remote-tracking ref, nor contained in one of `known`.
     ///
     /// # Errors
     /// W102.
-    pub async fn unpushed(&self, tip: &Sha) -> Result<u64, GitError> {
-        let output =
-            self.command(["rev-list", "--count", tip.as_str(), "--not", "--remotes", "--"]).offline().run().await?;
-        parse::refs::number("git rev-list", &output.stdout()?)
+    pub async fn unpushed(&self, tip: &Sha, known: &[Sha]) -> Result<u64, GitError> {
+        let known = known.iter().map(Sha::as_str);
+        let args = ["rev-list", "--count", tip.as_str(), "--not", "--remotes"].into_iter().chain(known).chain(["--"]);
+        parse::refs::number("git rev-list", &self.command(args).offline().run().await?.stdout()?)
+    }
+
+    /// How many commits of `tip` are contained in none of `known`.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn commits_beyond(&self, tip: &Sha, known: &[Sha]) -> Result<u64, GitError> {
+        let known = known.iter().map(Sha::as_str);
+        let args = ["rev-list", "--count", tip.as_str(), "--not"].into_iter().chain(known).chain(["--"]);
+        parse::refs::number("git rev-list", &self.command(args).offline().run().await?.stdout()?)
     }
 
     /// The one-line summary of the changes between two commits, for people (` 3 files changed, …` trimmed); empty

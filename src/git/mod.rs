@@ -32,6 +32,7 @@ mod fetch;
 mod history;
 mod hook;
 mod integration;
+mod interrupted;
 mod invocation;
 mod operation;
 mod parse;

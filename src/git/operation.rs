@@ -40,6 +40,12 @@ impl Operation {
     }
 }
 
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Tree {
     /// The operation that is open, from the files git keeps for it. Starts no process. Of several, the one that has to
     /// be finished first.

@@ -123,7 +123,7 @@ async fn everything(place: &Place, git: &Git, root: &Path) {
     assert_eq!(repo.upstream_of("side").await.unwrap(), None);
     assert!(repo.fetch_ref("origin", "refs/pull/7/head", "refs/iii/pr/7").await.unwrap().is_some());
     assert_eq!(repo.ahead_behind(&head, &base).await.unwrap(), (1, 0));
-    assert!(repo.unpushed(&head).await.unwrap() > 0);
+    assert!(repo.unpushed(&head, &[]).await.unwrap() > 0);
     assert!(!repo.shortstat(&base, &head).await.unwrap().is_empty());
     assert!(repo.commit_exists(&repo.merge_base(&head, &side).await.unwrap().unwrap()).await.unwrap());
     assert_eq!(repo.integration(&side, &head).await.unwrap(), None);

@@ -37,7 +37,7 @@ async fn upstream_and_detached_heads_are_told() {
     let status = tree.status().await.unwrap();
     assert_eq!((status.upstream.as_deref(), status.upstream_ahead_behind), (Some("origin/main"), Some((1, 1))));
     assert_eq!(tree.repo().upstream_of("main").await.unwrap().as_deref(), Some("refs/remotes/origin/main"));
-    assert_eq!(tree.repo().unpushed(&place.head(&clone)).await.unwrap(), 1);
+    assert_eq!(tree.repo().unpushed(&place.head(&clone), &[]).await.unwrap(), 1);
     place.run(&clone, ["checkout", "--quiet", "--detach"]);
     assert_eq!(tree.status().await.unwrap().branch, None);
     assert_eq!(tree.head_branch().unwrap(), None);
