@@ -142,6 +142,29 @@ pub struct Settings {
     pub root: PathBuf,
     land_targets: GlobSet,
     repos: GlobSet,
+    copy: CopyFilter,
+}
+
+/// Which ignored files a new worktree gets a copy of.
+#[derive(Debug, Clone)]
+pub struct CopyFilter {
+    /// None: everything.
+    include: Option<GlobSet>,
+    exclude: GlobSet,
+}
+
+impl CopyFilter {
+    /// Whether a path, relative to the checkout, is asked for; what lies below one that is, is asked for too.
+    #[must_use]
+    pub fn includes(&self, path: &Path) -> bool {
+        self.include.as_ref().is_none_or(|globs| globs.is_match(path))
+    }
+
+    /// Whether a path, and all below it, is left out.
+    #[must_use]
+    pub fn excludes(&self, path: &Path) -> bool {
+        self.exclude.is_match(path)
+    }
 }
 
 fn refused(key: &str, why: impl std::fmt::Display) -> Error {
@@ -197,17 +220,26 @@ impl Settings {
                 return Err(refused(key, "must be at least 1"));
             }
         }
-        globs("provision.include", &config.provision.include)?;
-        globs("provision.exclude", &config.provision.exclude)?;
+        let include = globs("provision.include", &config.provision.include)?;
+        let copy = CopyFilter {
+            include: (!config.provision.include.is_empty()).then_some(include),
+            exclude: globs("provision.exclude", &config.provision.exclude)?,
+        };
         let land_targets = globs("gates.land_targets", &config.gates.land_targets)?;
         let repos = globs("gates.repos", &config.gates.repos)?;
-        Ok(Settings { config, root, land_targets, repos })
+        Ok(Settings { config, root, land_targets, repos, copy })
     }
 
     /// Time limit of one git command.
     #[must_use]
     pub fn git_timeout(&self) -> Duration {
         Duration::from_millis(self.config.git_timeout_ms)
+    }
+
+    /// Which ignored files a new worktree gets a copy of.
+    #[must_use]
+    pub fn copy_filter(&self) -> &CopyFilter {
+        &self.copy
     }
 
     /// Refuses when a gate is shut; `key` is its name below `gates`.

@@ -116,6 +116,18 @@ pub struct Job {
     /// Whether this worker started a rebase in the worktree that may still be open.
     #[serde(default)]
     pub rebase_started: bool,
+    /// Whether the gate was started at the rebased commit: what lies untracked may then be its work.
+    #[serde(default)]
+    pub gate_started: bool,
+    /// Directories in which the target was checked out when it was about to be moved.
+    #[serde(default)]
+    pub target_checkouts: Vec<String>,
+    /// The session that held the worktree when the land was asked for.
+    #[serde(default)]
+    pub session_id: Option<String>,
+    /// How often a step failed for a reason in the surroundings (git, the store) since the last that succeeded.
+    #[serde(default)]
+    pub failures: u32,
     /// The reason word of the block event.
     #[serde(default)]
     pub blocked_reason: Option<String>,

@@ -24,7 +24,7 @@ pub struct WorktreeStatus {
     pub conflicted: u64,
     /// What changed from the base commit to HEAD, in the words of `git diff --shortstat`; empty when nothing did.
     pub diffstat: String,
-    /// Commits of the branch that are on no remote-tracking branch.
+    /// Commits since the base that are on no remote-tracking branch.
     pub unpushed: u64,
     /// Whether a rebase is open. Resolve it and run `git rebase --continue`, or abort it, before landing.
     pub in_rebase: bool,
