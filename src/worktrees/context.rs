@@ -1,0 +1,140 @@
+//! What every use case works with.
+//!
+//! Owner of the settings snapshot is the configuration entry in `wire`: it swaps the whole snapshot, so that a use
+//! case that took one keeps a consistent view to its end.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
+
+use super::registry::Registry;
+use crate::bus::{EventSink, LandQueue, Shell, StateStore};
+use crate::git::Git;
+use crate::model::clock::Clock;
+use crate::model::config::Settings;
+use crate::model::id::IdSource;
+
+/// The ports that a [`Context`] is built from.
+pub struct Ports {
+    /// Where records and jobs are stored.
+    pub store: Arc<dyn StateStore>,
+    /// Where lands are queued.
+    pub queue: Arc<dyn LandQueue>,
+    /// Where test gates run.
+    pub shell: Arc<dyn Shell>,
+    /// Where events go.
+    pub events: Arc<dyn EventSink>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New identifiers.
+    pub ids: Arc<dyn IdSource>,
+}
+
+/// Ports, registry, settings and git, shared by all use cases.
+pub struct Context {
+    /// Records and jobs.
+    pub registry: Registry,
+    /// Where lands are queued.
+    pub queue: Arc<dyn LandQueue>,
+    /// Where test gates run.
+    pub shell: Arc<dyn Shell>,
+    /// Where events go.
+    pub events: Arc<dyn EventSink>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// New identifiers.
+    pub ids: Arc<dyn IdSource>,
+    /// Work that goes on after an answer.
+    pub background: Background,
+    git: Git,
+    settings: RwLock<Arc<Settings>>,
+}
+
+impl Context {
+    /// A context over `ports` with these settings.
+    #[must_use]
+    pub fn new(ports: Ports, git: Git, settings: Settings) -> Arc<Self> {
+        Arc::new(Context {
+            registry: Registry::new(ports.store),
+            queue: ports.queue,
+            shell: ports.shell,
+            events: ports.events,
+            clock: ports.clock,
+            ids: ports.ids,
+            background: Background::new(),
+            git,
+            settings: RwLock::new(Arc::new(settings)),
+        })
+    }
+
+    /// The settings that hold now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the settings as a whole.
+    pub fn swap_settings(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// git with the configured time limit.
+    #[must_use]
+    pub fn git(&self) -> Git {
+        self.git.with_limit(self.settings().git_timeout())
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.clock.now_ms()
+    }
+}
+
+/// Counts the tasks that go on after an answer, so that a stop can wait for them.
+#[derive(Default)]
+pub struct Background {
+    running: watch::Sender<usize>,
+}
+
+/// One piece of running work; its end is counted even when it panics.
+pub struct Running(watch::Sender<usize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+impl Background {
+    /// Nothing is running.
+    #[must_use]
+    pub fn new() -> Self {
+        Background { running: watch::Sender::new(0) }
+    }
+
+    /// Counts work as running until the answer is dropped.
+    #[must_use]
+    pub fn enter(&self) -> Running {
+        self.running.send_modify(|count| *count += 1);
+        Running(self.running.clone())
+    }
+
+    /// Starts `task` on the current runtime.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let running = self.enter();
+        tokio::spawn(async move {
+            task.await;
+            drop(running);
+        });
+    }
+
+    /// Waits until no task is left.
+    pub async fn idle(&self) {
+        let mut running = self.running.subscribe();
+        // The sender lives in `self`, so the channel cannot close while this waits.
+        if let Err(closed) = running.wait_for(|count| *count == 0).await {
+            tracing::debug!(%closed, "no background tasks");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `worktree::list`: the worktrees of one repository, one session, or all.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::record::{Lifecycle, Record};
+use crate::model::status::{WorktreeInfo, WorktreeStatus};
+use crate::model::{Error, Result};
+use crate::worktrees::{Context, inspect, request};
+
+/// Which worktrees to list; without a filter, all.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Only those of this repository: the absolute path of any of its worktrees or subfolders. Also fills `unmanaged`.
+    #[serde(default)]
+    pub repo_path: Option<String>,
+    /// Only those that this session holds.
+    #[serde(default)]
+    pub session_id: Option<String>,
+    /// Ask git for the status of each.
+    #[serde(default)]
+    pub include_status: bool,
+}
+
+/// A worktree of the repository that this worker did not create. It is never touched.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UnmanagedWorktree {
+    /// Its directory.
+    pub path: String,
+    /// Its branch, without refs/heads/; absent when HEAD is detached.
+    pub branch: Option<String>,
+}
+
+/// The worktrees found, oldest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Response {
+    /// Those that this worker created.
+    pub worktrees: Vec<WorktreeInfo>,
+    /// With repo_path: the other worktrees of that repository, without the primary checkout.
+    pub unmanaged: Vec<UnmanagedWorktree>,
+}
+
+/// Lists worktrees. Without a status and a repository it answers from memory.
+///
+/// # Errors
+/// `W001`; with `repo_path` also `W110`, `W111`, `W113`. A status that cannot be told is `null`, not an error.
+pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
+    let session = request::optional_text("session_id", request.session_id.as_deref())?;
+    let repo = match &request.repo_path {
+        Some(path) => {
+            let path = request::absolute_path("repo_path", path)?;
+            Some(ctx.git().discover(&path).await.map_err(Error::from)?.repo)
+        }
+        None => None,
+    };
+    let key = repo.as_ref().map(crate::git::Repo::key);
+    let records: Vec<Record> = ctx
+        .registry
+        .records()
+        .into_iter()
+        .filter(|record| key.as_ref().is_none_or(|key| record.repo_key == *key))
+        .filter(|record| session.is_none_or(|session| record.session_id.as_deref() == Some(session)))
+        .collect();
+    let mut unmanaged = Vec::new();
+    if let Some(repo) = &repo {
+        let ours: Vec<String> = ctx.registry.records().into_iter().map(|record| record.path).collect();
+        for entry in repo.worktrees().await.map_err(Error::from)? {
+            let path = entry.path.to_string_lossy().into_owned();
+            if entry.primary || entry.bare || ours.iter().any(|ours| same_place(ours, &path)) {
+                continue;
+            }
+            unmanaged.push(UnmanagedWorktree { path, branch: entry.branch });
+        }
+    }
+    Ok(Response { worktrees: infos(ctx, records, request.include_status).await, unmanaged })
+}
+
+/// Whether two spellings name one directory.
+fn same_place(one: &str, other: &str) -> bool {
+    one == other
+        || match (Path::new(one).canonicalize(), Path::new(other).canonicalize()) {
+            (Ok(one), Ok(other)) => one == other,
+            _ => false,
+        }
+}
+
+/// The records as they are answered, their statuses asked for side by side.
+async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> Vec<WorktreeInfo> {
+    let lifecycles: Vec<Lifecycle> = records.iter().map(inspect::lifecycle_now).collect();
+    let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
+    if with_status {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let turns = Arc::new(tokio::sync::Semaphore::new(cores * 2));
+        let mut running = tokio::task::JoinSet::new();
+        for (at, record) in records.iter().enumerate().filter(|(at, _)| lifecycles[*at] != Lifecycle::Orphaned) {
+            let (ctx, record, turns) = (ctx.clone(), record.clone(), turns.clone());
+            running.spawn(async move {
+                let _turn = turns.acquire_owned().await;
+                (at, inspect::status_or_null(&ctx, &record).await)
+            });
+        }
+        while let Some(finished) = running.join_next().await {
+            match finished {
+                Ok((at, status)) => statuses[at] = status,
+                Err(error) => tracing::error!(%error, "a status was given up"),
+            }
+        }
+    }
+    records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
+}

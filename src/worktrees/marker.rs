@@ -1,0 +1,134 @@
+//! The marker: a small file in git's admin entry of a worktree that holds its id and its record.
+//!
+//! Invariants
+//! 1. A directory is ours only when its `.git` names the admin entry, the entry names the directory, and the marker
+//!    in the entry names the id.
+//! 2. A marker that does not say `ready` belongs to a create that has not answered: nobody works there yet.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::git::Tree;
+use crate::git::admin::{self, AdminEntry, Link};
+use crate::model::record::Record;
+use crate::model::{Code, Error, Result};
+
+/// What stands in the marker file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// Version of this layout.
+    pub format: u32,
+    /// Whether the create that made the worktree has answered.
+    pub ready: bool,
+    /// The record as it was when the marker was written.
+    pub record: Record,
+}
+
+/// The format that this release writes.
+const FORMAT: u32 = 1;
+
+fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    Error::new(Code::GitFailed, format!("{what} of {} failed: {error}", path.display()))
+}
+
+/// Writes the marker of a worktree.
+///
+/// # Errors
+/// `W102` when the file cannot be written.
+pub fn write(entry: &AdminEntry, record: &Record, ready: bool) -> Result<()> {
+    let marker = Marker { format: FORMAT, ready, record: record.clone() };
+    let bytes = serde_json::to_vec_pretty(&marker).map_err(|error| {
+        Error::new(Code::RecordUnreadable, format!("the marker cannot be written as JSON: {error}"))
+    })?;
+    admin::write_marker(entry, &bytes).map_err(|error| io_error("writing the marker", &entry.dir, &error))
+}
+
+/// Reads the marker of an admin entry; `None` when there is none, or when it is not one of ours.
+///
+/// # Errors
+/// `W301` when it is of a newer format, `W102` when the file cannot be read.
+pub fn read(entry: &AdminEntry) -> Result<Option<Marker>> {
+    let Some(bytes) = admin::read_marker(entry).map_err(|error| io_error("reading the marker", &entry.dir, &error))?
+    else {
+        return Ok(None);
+    };
+    let Ok(value) = serde_json::from_slice::<serde_json::Value>(&bytes) else { return Ok(None) };
+    crate::model::record::check_format(&value, FORMAT, &format!("the marker in {}", entry.dir.display()))?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+/// What the identity check found.
+#[derive(Debug)]
+pub enum Identity {
+    /// The directory is the worktree of the record.
+    Ours(Tree, AdminEntry),
+    /// The directory is gone; the admin entry may be left.
+    DirectoryGone(Option<AdminEntry>),
+}
+
+/// Checks both ways that the directory of `record` is still the worktree that was created.
+///
+/// # Errors
+/// `W202` when it is something else, `W102` when it cannot be told.
+pub fn identify(git: &crate::git::Git, record: &Record) -> Result<Identity> {
+    let root = Path::new(&record.path);
+    let mismatch = |why: String| {
+        Error::new(
+            Code::IdentityMismatch,
+            format!(
+                "{} is not the worktree {} any more: {why}; nothing was touched, look at it before you decide",
+                record.path, record.worktree_id
+            ),
+        )
+    };
+    let link = admin::verify_link(Path::new(&record.repo_key), root)
+        .map_err(|error| io_error("the identity check", root, &error))?;
+    let entry = match link {
+        Link::Intact(entry) => entry,
+        Link::DirectoryGone { entry } => {
+            return Ok(Identity::DirectoryGone(entry.filter(|entry| names(entry, record))));
+        }
+        Link::Broken { why } => return Err(mismatch(why)),
+    };
+    // A worktree of the 0.2.x worker has no marker: the two-way link has to do.
+    if let Some(marker) = read(&entry)?
+        && marker.record.worktree_id != record.worktree_id
+    {
+        return Err(mismatch(format!("its marker names {}", marker.record.worktree_id)));
+    }
+    let tree = git.tree(root).map_err(Error::from)?;
+    Ok(Identity::Ours(tree, entry))
+}
+
+/// Whether an admin entry without a directory belongs to `record`.
+fn names(entry: &AdminEntry, record: &Record) -> bool {
+    match read(entry) {
+        Ok(Some(marker)) => marker.record.worktree_id == record.worktree_id,
+        Ok(None) => entry.gitdir == Path::new(&record.path).join(".git"),
+        Err(_) => false,
+    }
+}
+
+/// The tree of a record whose directory must be there.
+///
+/// # Errors
+/// `W201` when the directory is gone, and what [`identify`] reports.
+pub fn require_tree(git: &crate::git::Git, record: &Record) -> Result<(Tree, AdminEntry)> {
+    match identify(git, record)? {
+        Identity::Ours(tree, entry) => Ok((tree, entry)),
+        Identity::DirectoryGone(_) => Err(gone(record)),
+    }
+}
+
+/// The refusal for a directory that is gone.
+#[must_use]
+pub fn gone(record: &Record) -> Error {
+    Error::new(
+        Code::Orphaned,
+        format!(
+            "the directory {} of {} is gone; its branch {} is still there: worktree::remove clears the record",
+            record.path, record.worktree_id, record.branch
+        ),
+    )
+}

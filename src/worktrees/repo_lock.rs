@@ -1,0 +1,132 @@
+//! One registry writer per repository.
+//!
+//! Inside this process an asynchronous mutex keeps the order of arrival; across processes a lock of the operating
+//! system on a file in the git common directory does, so that a second worker or a command line honours it. The
+//! lock dies with its owner: there is nothing stale to clean up.
+//!
+//! Invariants
+//! 1. Holding a [`RepoGuard`] means that nobody else, in any process, writes the records of this repository.
+//! 2. The lock is held around registry writes and single git steps only, never across a gate or a checkout.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
+
+use crate::model::{Code, Error, Result};
+
+/// Name of the lock file in the common directory.
+pub const LOCK_FILE: &str = "iii-worktree.lock";
+/// How long to wait for another process before giving up.
+const WAIT: Duration = Duration::from_secs(60);
+/// First pause between two attempts; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The in-process half of the locks, one per repository.
+#[derive(Default)]
+pub struct RepoLocks {
+    by_key: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// The permission to write the records of one repository, until it is dropped.
+pub struct RepoGuard {
+    repo_key: String,
+    /// Absent when the repository itself is gone: then there is nobody to race with.
+    _file: Option<File>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl RepoGuard {
+    /// The repository that this guard is for.
+    #[must_use]
+    pub fn repo_key(&self) -> &str {
+        &self.repo_key
+    }
+}
+
+impl RepoLocks {
+    /// Waits for the turn of this caller and locks the repository.
+    ///
+    /// # Errors
+    /// `W300` when another process holds the lock for a minute, or when the lock file cannot be opened.
+    pub async fn lock(&self, repo_key: &str) -> Result<RepoGuard> {
+        let turn = {
+            let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+            by_key.entry(repo_key.to_owned()).or_default().clone()
+        };
+        let turn = turn.lock_owned().await;
+        let file = lock_file(Path::new(repo_key), LOCK_FILE, WAIT).await?;
+        Ok(RepoGuard { repo_key: repo_key.to_owned(), _file: file, _turn: turn })
+    }
+}
+
+/// Locks `name` in `common_dir`, waiting up to `wait`; `None` when the directory does not exist.
+///
+/// # Errors
+/// `W300` when the lock is held for longer than `wait`, or cannot be opened.
+pub async fn lock_file(common_dir: &Path, name: &str, wait: Duration) -> Result<Option<File>> {
+    let path = common_dir.join(name);
+    let refuse = |why: String| Error::new(Code::StateUnreachable, why);
+    let file = match OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !common_dir.exists() => return Ok(None),
+        Err(error) => return Err(refuse(format!("the lock {} cannot be opened: {error}", path.display()))),
+    };
+    let deadline = Instant::now() + wait;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::Error(error)) => {
+                return Err(refuse(format!("the lock {} cannot be taken: {error}", path.display())));
+            }
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(refuse(format!(
+                    "another process has held the lock {} for {} s; see who does (lsof or fuser), then repeat the call",
+                    path.display(),
+                    wait.as_secs()
+                )));
+            }
+            Err(TryLockError::WouldBlock) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_second_writer_waits_for_the_first_invariant_1() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().to_str().unwrap().to_owned();
+        // Two sets of locks stand for two processes: they share nothing but the file.
+        let (one, two) = (RepoLocks::default(), Arc::new(RepoLocks::default()));
+        let held = one.lock(&key).await.unwrap();
+        let waiting = {
+            let (two, key) = (two.clone(), key.clone());
+            tokio::spawn(async move { two.lock(&key).await.map(|guard| guard.repo_key().to_owned()) })
+        };
+        let refused = lock_file(dir.path(), LOCK_FILE, Duration::from_millis(5)).await.unwrap_err();
+        assert_eq!(refused.code, Code::StateUnreachable);
+        assert!(!waiting.is_finished());
+        drop(held);
+        assert_eq!(waiting.await.unwrap().unwrap(), key);
+    }
+
+    #[tokio::test]
+    async fn a_repository_that_is_gone_can_still_be_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let gone = dir.path().join("gone");
+        assert!(RepoLocks::default().lock(gone.to_str().unwrap()).await.is_ok());
+    }
+}

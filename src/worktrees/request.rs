@@ -1,0 +1,82 @@
+//! What the use cases ask of the fields of a request.
+
+use std::path::{Path, PathBuf};
+
+use crate::model::{Code, Error, Result};
+
+fn invalid(message: String) -> Error {
+    Error::new(Code::InvalidRequest, message)
+}
+
+/// Refuses an empty text.
+///
+/// # Errors
+/// `W001` naming the field.
+pub fn require_text<'a>(field: &str, text: &'a str) -> Result<&'a str> {
+    if text.trim().is_empty() {
+        return Err(invalid(format!("`{field}` is empty")));
+    }
+    Ok(text)
+}
+
+/// Refuses an empty text where one was given.
+///
+/// # Errors
+/// `W001` naming the field.
+pub fn optional_text<'a>(field: &str, text: Option<&'a str>) -> Result<Option<&'a str>> {
+    text.map(|text| require_text(field, text)).transpose()
+}
+
+/// Refuses what is no absolute path.
+///
+/// # Errors
+/// `W001` when it is empty, `W111` when it is relative or holds a NUL.
+pub fn absolute_path(field: &str, text: &str) -> Result<PathBuf> {
+    require_text(field, text)?;
+    if text.contains('\0') {
+        return Err(Error::new(Code::Malformed, format!("`{field}` holds a NUL character")));
+    }
+    let path = Path::new(text);
+    if !path.is_absolute() {
+        return Err(Error::new(Code::Malformed, format!("`{field}` is relative (`{text}`); give an absolute path")));
+    }
+    Ok(path.to_owned())
+}
+
+/// Refuses a ref or branch that git could take for an option, or that holds control characters.
+///
+/// # Errors
+/// `W001` when it is empty, `W111` when it is malformed.
+pub fn plain_ref<'a>(field: &str, text: &'a str) -> Result<&'a str> {
+    require_text(field, text)?;
+    if text.starts_with('-') || text.chars().any(char::is_control) {
+        return Err(Error::new(
+            Code::Malformed,
+            format!(
+                "`{field}` is no usable ref: `{}` starts with a dash or holds control characters",
+                text.escape_debug()
+            ),
+        ));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_its_code_and_names_the_field() {
+        for (error, code) in [
+            (require_text("session_id", " ").unwrap_err(), Code::InvalidRequest),
+            (absolute_path("session_id", "a/b").unwrap_err(), Code::Malformed),
+            (absolute_path("session_id", "/a\0b").unwrap_err(), Code::Malformed),
+            (plain_ref("session_id", "-x").unwrap_err(), Code::Malformed),
+            (plain_ref("session_id", "a\nb").unwrap_err(), Code::Malformed),
+        ] {
+            assert_eq!(error.code, code);
+            assert!(error.message.contains("session_id"), "{error}");
+        }
+        assert_eq!(optional_text("x", None), Ok(None));
+    }
+}

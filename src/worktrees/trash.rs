@@ -1,0 +1,95 @@
+//! How a directory leaves: renamed into `<worktree_root>/.trash` in one step, deleted later in the background.
+//!
+//! Invariants
+//! 1. A rename is the only thing that happens to a directory before its admin entry is dropped: a crash between the
+//!    two leaves everything that was in it.
+//! 2. Only what bears the name that this module gives, and lies directly in the trash, is ever deleted.
+//! 3. Links are unlinked, never followed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::model::id::is_worktree_id;
+
+/// Name of the trash below the worktree root.
+pub const TRASH: &str = ".trash";
+
+/// The worktree id and the second of the epoch in the name of a trash entry, when it is one of ours.
+#[must_use]
+pub fn parse_name(name: &OsStr) -> Option<(&str, i64)> {
+    let (id, seconds) = name.to_str()?.rsplit_once('-')?;
+    if is_worktree_id(id) { Some((id, seconds.parse().ok()?)) } else { None }
+}
+
+/// Renames `path` into the trash and returns where it lies now. A name that is taken gets the next second.
+///
+/// # Errors
+/// The error of the rename; the directory is then where it was. Also when `worktree_id` has not the form of one.
+pub fn discard(root: &Path, path: &Path, worktree_id: &str, now_ms: i64) -> io::Result<PathBuf> {
+    if !is_worktree_id(worktree_id) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{worktree_id}` is no worktree id")));
+    }
+    let trash = root.join(TRASH);
+    std::fs::create_dir_all(&trash)?;
+    let mut second = now_ms / 1000;
+    loop {
+        let place = trash.join(format!("{worktree_id}-{second}"));
+        if place.symlink_metadata().is_err() {
+            std::fs::rename(path, &place)?;
+            return Ok(place);
+        }
+        second += 1;
+    }
+}
+
+/// Deletes one entry of the trash. Blocking; a link in the place of the entry is unlinked, not followed.
+///
+/// # Errors
+/// The first thing that could not be deleted; the rest stays for the next sweep.
+pub fn delete(place: &Path) -> io::Result<()> {
+    let in_trash = place.parent().and_then(Path::file_name) == Some(OsStr::new(TRASH));
+    if !in_trash || place.file_name().and_then(parse_name).is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no trash of ours", place.display())));
+    }
+    let found = place.symlink_metadata()?;
+    if found.is_dir() { std::fs::remove_dir_all(place) } else { std::fs::remove_file(place) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "wt_0123456789ab";
+
+    #[test]
+    fn only_our_names_in_the_trash_are_deleted_invariant_2() {
+        let root = tempfile::tempdir().unwrap();
+        let foreign = root.path().join(TRASH).join("somebody-else");
+        std::fs::create_dir_all(&foreign).unwrap();
+        assert!(delete(&foreign).is_err());
+        let outside = root.path().join(format!("{ID}-1"));
+        std::fs::create_dir_all(&outside).unwrap();
+        assert!(delete(&outside).is_err());
+        assert!(discard(root.path(), &outside, "../x", 0).is_err());
+        assert!(foreign.exists() && outside.exists());
+    }
+
+    #[test]
+    fn a_taken_name_gets_the_next_one_and_links_are_not_followed_invariant_3() {
+        let root = tempfile::tempdir().unwrap();
+        let precious = root.path().join("precious");
+        std::fs::create_dir(&precious).unwrap();
+        for (at, expected) in [(7_000, "7"), (7_500, "8")] {
+            let path = root.path().join("tree");
+            std::fs::create_dir(&path).unwrap();
+            std::os::unix::fs::symlink(&precious, path.join("link")).unwrap();
+            let place = discard(root.path(), &path, ID, at).unwrap();
+            assert!(place.ends_with(format!("{ID}-{expected}")), "{}", place.display());
+            if expected == "8" {
+                delete(&place).unwrap();
+            }
+        }
+        assert!(precious.exists());
+    }
+}
