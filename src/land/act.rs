@@ -1,0 +1,306 @@
+//! The effects of a land on git, one function each. Each asks first whether it has been done already.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::decide::{self, Action};
+use super::gate;
+use super::observe::{Observed, required};
+use super::transition::{Block, Event};
+use crate::git::{Expected, MoveOutcome, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree};
+use crate::model::event::BlockReason;
+use crate::model::job::Job;
+use crate::model::record::Record;
+use crate::model::{Code, Error, Result};
+use crate::worktrees::remove::{self, branch_ref};
+use crate::worktrees::{Context, unsaved_work};
+
+/// What an effect led to: an event to be recorded, or nothing but changed surroundings to be looked at again.
+pub type Effect = Option<Event>;
+
+/// Does what was decided.
+///
+/// # Errors
+/// What git, the store or the shell report when it could not be done; the same decision can be taken again.
+pub async fn act(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed, action: Action) -> Result<Effect> {
+    match action {
+        Action::Record(event) => Ok(Some(event)),
+        Action::AbortOperation => {
+            the_tree(seen)?.abort_operation().await?;
+            Ok(None)
+        }
+        Action::AbortInterruptedRebase => {
+            the_tree(seen)?.abort_rebase().await?;
+            Ok(None)
+        }
+        Action::Freeze { head, target } => {
+            let tip = required("head", Some(&head))?;
+            remove::backup(&seen.repo, record, &tip).await?;
+            Ok(Some(Event::Ready { head, target }))
+        }
+        Action::ComputeRebase => compute_rebase(job, &seen.repo).await.map(Some),
+        Action::ApplyRebase => apply_rebase(ctx, job, seen).await.map(Some),
+        Action::RebaseInTree => rebase_in_tree(job, the_tree(seen)?).await.map(Some),
+        Action::RunGate => {
+            let test_cmd = job.test_cmd.as_deref().unwrap_or_default();
+            gate::run(ctx, job, test_cmd).await.map(Some)
+        }
+        Action::Swap => swap(ctx, job, &seen.repo).await,
+        Action::CatchUpCheckouts => catch_up(ctx, job, &seen.repo).await.map(Some),
+        Action::CleanUp => clean_up(ctx, job, record, seen).await.map(Some),
+    }
+}
+
+fn the_tree(seen: &Observed) -> Result<&Tree> {
+    match &seen.tree {
+        Some((tree, _)) => Ok(tree),
+        None => Err(Error::new(Code::Orphaned, "the worktree went away while it was landing")),
+    }
+}
+
+fn texts(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+fn failed(message: String) -> Event {
+    Event::Blocked(Block::new(BlockReason::RebaseFailed, Code::GitFailed, message))
+}
+
+/// Works the rebase out in memory; leaves it to git in the worktree when that cannot be proven to give the same.
+async fn compute_rebase(job: &Job, repo: &Repo) -> Result<Event> {
+    let tip = required("head_sha", job.head_sha.as_ref())?;
+    let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    Ok(match repo.replay(&tip, &onto).await? {
+        Replay::Done { head } => Event::RebaseComputed { head: head.to_string() },
+        Replay::UpToDate => Event::Rebased { head: tip.to_string() },
+        Replay::Conflict { .. } => Event::RebaseStarting,
+        Replay::NotProvable { why } => {
+            tracing::debug!(job = job.job_id, why, "the rebase is left to git");
+            Event::RebaseStarting
+        }
+    })
+}
+
+/// Moves branch and working tree from the frozen tip to the computed one; takes the branch back when the tree refuses.
+async fn apply_rebase(ctx: &Context, job: &Job, seen: &Observed) -> Result<Event> {
+    let from = required("head_sha", job.head_sha.as_ref())?;
+    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+    let tree = the_tree(seen)?;
+    let name = branch_ref(&job.branch);
+    let message = format!("worktree: {} rebased onto {}", job.job_id, job.target_branch);
+    let _guard = ctx.registry.lock(&job.repo_key).await?;
+    match seen.repo.update_ref(&name, &to, Expected::Is(from.clone()), &message).await? {
+        RefUpdate::Done => {}
+        RefUpdate::Lost { current } if current.as_ref() == Some(&to) => {}
+        RefUpdate::Lost { .. } => return Ok(Event::Blocked(moved_away(job))),
+    }
+    match tree.move_to(&from, &to).await? {
+        MoveOutcome::Moved => Ok(Event::Rebased { head: to.to_string() }),
+        MoveOutcome::InTheWay { files } => {
+            let files = texts(&files);
+            let back = format!("worktree: {} taken back, files in the way", job.job_id);
+            if let RefUpdate::Lost { .. } = seen.repo.update_ref(&name, &from, Expected::Is(to), &back).await? {
+                return Ok(Event::Blocked(moved_away(job)));
+            }
+            let message = format!(
+                "{} got changes while it was landing ({}); commit or remove them and land again",
+                job.worktree_path,
+                files.join(", ")
+            );
+            Ok(Event::Blocked(Block::new(BlockReason::Dirty, Code::Uncommitted, message).with_files(files)))
+        }
+    }
+}
+
+fn moved_away(job: &Job) -> Block {
+    let message = format!("the branch `{}` moved while it was landing; nothing was landed, land again", job.branch);
+    Block::new(BlockReason::BranchMoved, Code::BranchMoved, message)
+}
+
+async fn rebase_in_tree(job: &Job, tree: &Tree) -> Result<Event> {
+    let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    Ok(match tree.rebase(&onto).await? {
+        RebaseOutcome::Done { head } => Event::Rebased { head: head.to_string() },
+        RebaseOutcome::Conflict { files } => Event::Blocked(decide::conflict(job, texts(&files))),
+        RebaseOutcome::Failed { message } => failed(format!(
+            "git could not rebase `{}` onto `{}`: {message}; settle it in {} and land again",
+            job.branch, job.target_branch, job.worktree_path
+        )),
+    })
+}
+
+/// Moves the target by compare-and-swap, then the checkouts of it; takes the target back when one of them refuses.
+async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
+    let from = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+    if job.test_cmd.is_some() && job.test_passed_sha != job.rebased_sha {
+        return Err(Error::new(
+            Code::RecordUnreadable,
+            format!("{} would land a commit that was not gated; nothing was landed", job.job_id),
+        ));
+    }
+    if !repo.is_ancestor(&from, &to).await? {
+        return Err(Error::new(
+            Code::RecordUnreadable,
+            format!("{} would move `{}` backwards; nothing was landed", job.job_id, job.target_branch),
+        ));
+    }
+    let _guard = ctx.registry.lock(&job.repo_key).await?;
+    let name = branch_ref(&job.target_branch);
+    let message = format!("worktree: {} landed {}", job.job_id, job.branch);
+    match repo.update_ref(&name, &to, Expected::Is(from.clone()), &message).await? {
+        RefUpdate::Done => {}
+        // Looked at again: whoever moved it may have moved it to the gated commit.
+        RefUpdate::Lost { .. } => return Ok(None),
+    }
+    follow(ctx, job, repo, &from, &to).await.map(Some)
+}
+
+async fn catch_up(ctx: &Context, job: &Job, repo: &Repo) -> Result<Event> {
+    let from = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+    let _guard = ctx.registry.lock(&job.repo_key).await?;
+    if repo.branch_sha(&job.target_branch).await?.as_ref() != Some(&to) {
+        // Somebody built on the landed commit already, and with it moved the checkouts.
+        return Ok(Event::Swapped);
+    }
+    follow(ctx, job, repo, &from, &to).await
+}
+
+/// Brings every recorded checkout of the target from `from` to `to`; takes the target back when one of them refuses.
+///
+/// # Errors
+/// git ran past its limit or could not be started: half of the files may be those of `to`, and doing it again repairs
+/// that.
+async fn follow(ctx: &Context, job: &Job, repo: &Repo, from: &Sha, to: &Sha) -> Result<Event> {
+    let mut moved: Vec<Tree> = Vec::new();
+    for path in &job.target_checkouts {
+        let followed = match ctx.git().tree(Path::new(path)) {
+            Ok(tree) => tree.fast_forward(from, to).await.map(|outcome| (tree, outcome)),
+            Err(error) => Err(error),
+        };
+        let refused = match followed {
+            Ok((tree, MoveOutcome::Moved)) => {
+                moved.push(tree);
+                continue;
+            }
+            Ok((_, MoveOutcome::InTheWay { files })) => Refusal::in_the_way(job, path, &files),
+            Err(error) => {
+                let error = Error::from(error);
+                if matches!(error.code, Code::GitTimeout | Code::GitSpawn) {
+                    return Err(error);
+                }
+                Refusal::fault(job, path, &error)
+            }
+        };
+        for tree in moved {
+            if let MoveOutcome::InTheWay { files } = tree.fast_forward(to, from).await? {
+                tracing::warn!(root = %tree.root().display(), ?files, "a checkout of the target stays ahead");
+            }
+        }
+        return take_back(job, repo, from, to, refused).await;
+    }
+    Ok(Event::Swapped)
+}
+
+/// Why a checkout of the target did not follow.
+struct Refusal {
+    message: String,
+    files: Vec<String>,
+}
+
+impl Refusal {
+    fn in_the_way(job: &Job, path: &str, files: &[PathBuf]) -> Self {
+        let files = texts(files);
+        let message = format!(
+            "`{}` is checked out in {path} with changes in the way: {}; commit or move them there and land again",
+            job.target_branch,
+            files.join(", ")
+        );
+        Refusal { message, files }
+    }
+
+    fn fault(job: &Job, path: &str, error: &Error) -> Self {
+        let message = format!(
+            "`{}` is checked out in {path}, which could not be brought along: {error}; settle that and land again",
+            job.target_branch
+        );
+        Refusal { message, files: Vec::new() }
+    }
+}
+
+/// Moves the target back to where it was. When somebody has moved it on meanwhile, it has landed.
+async fn take_back(job: &Job, repo: &Repo, from: &Sha, to: &Sha, refused: Refusal) -> Result<Event> {
+    let back = format!("worktree: {} taken back, a checkout did not follow", job.job_id);
+    let name = branch_ref(&job.target_branch);
+    if let RefUpdate::Lost { .. } = repo.update_ref(&name, from, Expected::Is(to.clone()), &back).await? {
+        tracing::warn!(job = job.job_id, why = refused.message, "landed, but a checkout of the target was left behind");
+        return Ok(Event::Swapped);
+    }
+    let block = Block::new(BlockReason::TargetCheckedOutDirty, Code::TargetCheckedOut, refused.message);
+    Ok(Event::Blocked(block.with_files(refused.files)))
+}
+
+/// What is true after a merge step was given up: nothing has landed, or the target is taken back, or it has landed.
+///
+/// # Errors
+/// What git reports when even that cannot be told.
+pub async fn settle_merge(job: &Job, repo: &Repo, error: &Error) -> Result<Event> {
+    let from = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+    let given_up =
+        || Refusal { message: format!("the target could not be moved: {error}; land again"), files: Vec::new() };
+    match repo.branch_sha(&job.target_branch).await? {
+        Some(target) if target == to => take_back(job, repo, &from, &to, given_up()).await,
+        Some(target) if repo.is_ancestor(&to, &target).await? => Ok(Event::Swapped),
+        _ => Ok(failed(given_up().message)),
+    }
+}
+
+/// Removes the landed worktree and its branch, or says why it is kept.
+async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed) -> Result<Event> {
+    if job.keep {
+        return Ok(Event::Finished { kept_reason: None });
+    }
+    let merged = required("merged_sha", job.merged_sha.as_ref())?;
+    if let Some((tree, entry)) = &seen.tree {
+        let _guard = ctx.registry.lock(&job.repo_key).await?;
+        // Judged in the same breath as the rename.
+        let work = unsaved_work::judge(record, tree).await;
+        let kept = if !work.is_tidy() {
+            Some(work.describe())
+        } else if work.head.as_ref() != Some(&merged) {
+            Some("new commits since the gate".to_owned())
+        } else {
+            None
+        };
+        if let Some(kept) = kept {
+            return Ok(Event::Finished { kept_reason: Some(kept) });
+        }
+        if let Err(error) = remove::discard_tree(ctx, record, tree, entry, false).await {
+            return Ok(Event::Finished { kept_reason: Some(format!("it could not be removed: {error}")) });
+        }
+    } else if let super::observe::Place::NotOurs(why) = &seen.facts.place {
+        return Ok(Event::Finished { kept_reason: Some(why.clone()) });
+    }
+    delete_branch(ctx, job, &seen.repo, &merged).await?;
+    Ok(Event::Finished { kept_reason: None })
+}
+
+/// Deletes the landed branch when it still is at the landed commit and nobody has it checked out.
+async fn delete_branch(ctx: &Context, job: &Job, repo: &Repo, merged: &Sha) -> Result<()> {
+    if !ctx.settings().config.gates.allow_branch_delete {
+        return Ok(());
+    }
+    if repo.worktrees().await?.iter().any(|other| other.branch.as_deref() == Some(&job.branch)) {
+        return Ok(());
+    }
+    let Some(target) = repo.branch_sha(&job.target_branch).await? else { return Ok(()) };
+    if target != *merged && !repo.is_ancestor(merged, &target).await? {
+        return Ok(());
+    }
+    if let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&branch_ref(&job.branch), merged).await? {
+        tracing::warn!(job = job.job_id, branch = job.branch, %current, "the branch moved on, so it stays");
+    }
+    Ok(())
+}

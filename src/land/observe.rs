@@ -1,0 +1,170 @@
+//! The facts a decision needs, gathered once, before anything is done.
+
+use std::path::Path;
+
+use crate::git::admin::AdminEntry;
+use crate::git::{EntryKind, Operation, Repo, Sha, Tree, TreeStatus};
+use crate::model::job::{Job, Phase};
+use crate::model::record::Record;
+use crate::model::{Code, Error, Result};
+use crate::worktrees::Context;
+use crate::worktrees::marker::{self, Identity};
+
+/// What is checked out in the worktree that lands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeFacts {
+    /// The branch that is checked out; none when HEAD is detached, as it is in a rebase.
+    pub branch: Option<String>,
+    /// The commit that is checked out.
+    pub head: Option<String>,
+    /// Staged and unstaged changes of tracked files.
+    pub changed: u64,
+    /// Untracked files that are not ignored.
+    pub untracked: u64,
+    /// Paths with an unresolved conflict.
+    pub conflicted: Vec<String>,
+    /// A git operation that is open.
+    pub operation: Option<Operation>,
+    /// Whether an open rebase has stopped for its owner, rather than having been cut off.
+    pub rebase_stopped: bool,
+    /// Whether the last thing that moved HEAD was a rebase that ended.
+    pub rebase_finished: bool,
+}
+
+/// Where the worktree is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// It is there, and it is ours.
+    Ours(TreeFacts),
+    /// Its directory is gone.
+    Gone,
+    /// Something else lies there.
+    NotOurs(String),
+}
+
+/// A directory in which the target is checked out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkout {
+    /// The directory.
+    pub path: String,
+    /// A git operation that is open there.
+    pub operation: Option<String>,
+}
+
+/// Everything that [`super::decide::decide`] looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The worktree.
+    pub place: Place,
+    /// The tip of the branch that lands.
+    pub tip: Option<String>,
+    /// The tip of the target.
+    pub target: Option<String>,
+    /// Whether the recorded target is contained in the tip of the branch.
+    pub on_top: bool,
+    /// Whether the target contains the gated commit.
+    pub merged: bool,
+    /// Where the target is checked out; looked up before the target is moved.
+    pub checkouts: Vec<Checkout>,
+}
+
+/// The same facts with the handles that acting on them needs.
+pub struct Observed {
+    /// What was seen.
+    pub facts: Facts,
+    /// The repository.
+    pub repo: Repo,
+    /// The worktree, when it is ours.
+    pub tree: Option<(Tree, AdminEntry)>,
+}
+
+fn sha(text: &str) -> Result<Sha> {
+    text.parse().map_err(|_| Error::new(Code::RecordUnreadable, format!("a land job holds `{text}`, no commit id")))
+}
+
+/// The commit in a field of the job that must be set in its phase.
+///
+/// # Errors
+/// `W301` when it is missing or no commit id.
+pub fn required(field: &str, value: Option<&String>) -> Result<Sha> {
+    match value {
+        Some(text) => sha(text),
+        None => Err(Error::new(Code::RecordUnreadable, format!("a land job lacks its {field}"))),
+    }
+}
+
+/// Gathers the facts for the phase that `job` is in.
+///
+/// # Errors
+/// What git reports when something cannot be told.
+pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observed> {
+    let git = ctx.git();
+    let repo = git.repo(Path::new(&job.repo_key));
+    let (place, tree) = match marker::identify(&git, record) {
+        Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree).await?), Some((tree, entry))),
+        Ok(Identity::DirectoryGone(_)) => (Place::Gone, None),
+        Err(error) if error.code == Code::IdentityMismatch => (Place::NotOurs(error.message), None),
+        Err(error) => return Err(error),
+    };
+    let tip = repo.branch_sha(&job.branch).await?;
+    let target = repo.branch_sha(&job.target_branch).await?;
+    let mut facts = Facts {
+        place,
+        tip: tip.as_ref().map(Sha::to_string),
+        target: target.as_ref().map(Sha::to_string),
+        on_top: false,
+        merged: false,
+        checkouts: Vec::new(),
+    };
+    match job.phase {
+        Phase::Rebase => {
+            if let (Some(tip), Some(onto)) = (&tip, &job.recorded_target_sha) {
+                facts.on_top = repo.is_ancestor(&sha(onto)?, tip).await?;
+            }
+        }
+        Phase::Merge => {
+            let gated = required("rebased_sha", job.rebased_sha.as_ref())?;
+            if let Some(target) = &target {
+                facts.merged = *target == gated || repo.is_ancestor(&gated, target).await?;
+            }
+            facts.checkouts = checkouts(ctx, &repo, &job.target_branch).await?;
+        }
+        Phase::Preflight | Phase::Test | Phase::Finalize | Phase::Done => {}
+    }
+    Ok(Observed { facts, repo, tree })
+}
+
+async fn look(tree: &Tree) -> Result<TreeFacts> {
+    let status = tree.status().await?;
+    let operation = tree.operation();
+    Ok(TreeFacts {
+        head: status.head.as_ref().map(Sha::to_string),
+        changed: status.staged + status.unstaged + status.conflicted,
+        untracked: status.untracked,
+        conflicted: conflicted(&status),
+        branch: status.branch,
+        rebase_stopped: operation.is_some_and(Operation::is_rebase) && tree.rebase_stopped(),
+        rebase_finished: tree.last_move_was_rebase(),
+        operation,
+    })
+}
+
+fn conflicted(status: &TreeStatus) -> Vec<String> {
+    let torn = status.entries.iter().filter(|entry| entry.kind == EntryKind::Conflicted);
+    torn.map(|entry| entry.path.to_string_lossy().into_owned()).collect()
+}
+
+async fn checkouts(ctx: &Context, repo: &Repo, branch: &str) -> Result<Vec<Checkout>> {
+    let mut found = Vec::new();
+    for entry in repo.worktrees().await? {
+        if entry.branch.as_deref() != Some(branch) || entry.bare || !entry.path.exists() {
+            continue;
+        }
+        let tree = ctx.git().tree(&entry.path)?;
+        found.push(Checkout {
+            path: entry.path.to_string_lossy().into_owned(),
+            operation: tree.operation().map(|operation| operation.to_string()),
+        });
+    }
+    Ok(found)
+}
