@@ -1,0 +1,175 @@
+//! The configuration entry of the worker: seeded once, checked, swapped as a whole when it changes.
+//!
+//! Invariants
+//! 1. A stored value is never overwritten: an initial value is passed only when nothing is stored.
+//! 2. A value that cannot be applied changes nothing: at start the worker does not serve, later the previous one holds.
+//! 3. Configuration lives in the namespace `default`, wherever the worker runs.
+
+use std::path::PathBuf;
+
+use iii_sdk::errors::Error as SdkError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::catalog::{self, Worker};
+use crate::bus::iii::IiiBus;
+use crate::model::config::{Settings, WorktreeConfig};
+use crate::model::{Code, Error, Result};
+
+/// What the engine sends when the configuration changed; it is read again, whatever this says.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "OnConfigChangeEvent")]
+pub struct OnConfigChangeEvent {
+    /// The entry that changed.
+    #[serde(default)]
+    pub id: Option<String>,
+}
+
+/// That the change was looked at.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OnConfigChangeResponse {
+    /// Whether the stored configuration is in force now.
+    pub ok: bool,
+}
+
+/// The entry with which this worker is configured.
+pub struct ConfigEntry {
+    bus: IiiBus,
+    id: String,
+    home: Option<PathBuf>,
+}
+
+/// What the engine holds under the id of the entry.
+enum Stored {
+    Value(Value),
+    Nothing,
+}
+
+fn refused(id: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::InvalidConfig, format!("the configuration entry `{id}` cannot be applied: {why}"))
+}
+
+fn unreachable(error: &SdkError) -> Error {
+    Error::new(Code::StateUnreachable, format!("the configuration cannot be reached: {error}"))
+}
+
+impl ConfigEntry {
+    /// The entry `id` on the engine behind `bus`; `home` takes the place of `~` in paths.
+    #[must_use]
+    pub fn new(bus: IiiBus, id: String, home: Option<PathBuf>) -> Self {
+        ConfigEntry { bus, id, home }
+    }
+
+    /// The id of the entry.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Checks a value as it would be applied.
+    ///
+    /// # Errors
+    /// `W010` naming the key.
+    pub fn check(&self, value: &Value) -> Result<Settings> {
+        Settings::from_value(value, self.home.as_deref()).map_err(|error| refused(&self.id, error))
+    }
+
+    async fn stored(&self) -> Result<Stored> {
+        match self.bus.builtin("configuration::get", json!({"id": self.id})).await {
+            Ok(answer) => match answer.get("value") {
+                Some(value) if !value.is_null() => Ok(Stored::Value(value.clone())),
+                _ => Ok(Stored::Nothing),
+            },
+            Err(SdkError::Remote { code, .. }) if code == "NOT_FOUND" => Ok(Stored::Nothing),
+            Err(SdkError::Remote { code, message, .. }) if code == "SCHEMA_INVALID" || code == "EXPAND_FAILED" => {
+                // An entry that was registered without a value holds null, which no schema of ours allows.
+                match self.bus.builtin("configuration::get", json!({"id": self.id, "raw": true})).await {
+                    Ok(raw) if raw.get("value").is_none_or(Value::is_null) => Ok(Stored::Nothing),
+                    _ => Err(refused(&self.id, message)),
+                }
+            }
+            Err(error) => Err(unreachable(&error)),
+        }
+    }
+
+    /// Registers the schema, seeding the entry with `seed` when nothing is stored yet, and reads what is in force.
+    ///
+    /// # Errors
+    /// `W010` when what is stored (or the seed) cannot be applied, `W300` when the engine cannot be reached.
+    pub async fn establish(&self, seed: &Value) -> Result<Settings> {
+        let stored = self.stored().await?;
+        let initial = match &stored {
+            Stored::Nothing => {
+                self.check(seed)?;
+                Some(seed)
+            }
+            Stored::Value(value) => {
+                self.check(value)?;
+                None
+            }
+        };
+        self.register(initial).await?;
+        match self.stored().await? {
+            Stored::Value(value) => self.check(&value),
+            Stored::Nothing => self.check(seed),
+        }
+    }
+
+    async fn register(&self, initial: Option<&Value>) -> Result<()> {
+        let mut schema = catalog::schema::<WorktreeConfig>();
+        schema["examples"] = json!([WorktreeConfig::default()]);
+        let mut entry = json!({
+            "id": self.id, "name": "Worktree",
+            "description": "Where worktrees lie, how branches are named, how lands are gated, and what callers may do",
+            "schema": schema,
+        });
+        if let Some(initial) = initial {
+            entry["initial_value"] = initial.clone();
+        }
+        match self.bus.builtin("configuration::register", entry).await {
+            Ok(_) => Ok(()),
+            Err(SdkError::Remote { code, message, .. }) if code != "function_not_found" => {
+                Err(refused(&self.id, format!("{message} ({code})")))
+            }
+            Err(error) => Err(unreachable(&error)),
+        }
+    }
+
+    /// Reads what is stored now.
+    ///
+    /// # Errors
+    /// `W010` when it cannot be applied, `W300` when the engine cannot be reached.
+    pub async fn read(&self) -> Result<Settings> {
+        match self.stored().await? {
+            Stored::Value(value) => self.check(&value),
+            Stored::Nothing => Err(refused(&self.id, "nothing is stored")),
+        }
+    }
+}
+
+/// Puts settings in force: the snapshot, and the schedule where it changed.
+pub fn apply(worker: &Worker, settings: Settings) {
+    if let Err(error) = worker.schedule.apply(&settings.config.prune_schedule) {
+        tracing::warn!(%error, "the sweep keeps its previous schedule");
+    }
+    worker.ctx.swap_settings(settings);
+}
+
+/// `worktree::on-config-change`: reads the entry again and applies it.
+///
+/// # Errors
+/// None: what cannot be applied is logged, and the previous settings stay in force.
+pub async fn on_change(worker: &Worker, _event: OnConfigChangeEvent) -> Result<OnConfigChangeResponse> {
+    match worker.config.read().await {
+        Ok(settings) => {
+            tracing::info!(entry = worker.config.id(), "the configuration was applied");
+            apply(worker, settings);
+            Ok(OnConfigChangeResponse { ok: true })
+        }
+        Err(error) => {
+            tracing::error!(entry = worker.config.id(), code = %error.code, %error, "the previous configuration stays");
+            Ok(OnConfigChangeResponse { ok: false })
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Start, watch, stop.
+//!
+//! Order of the start: connect, configuration, registry, trigger types, functions, triggers, recovery.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use iii_sdk::errors::Error as SdkError;
+use iii_sdk::protocol::RegisterTriggerInput;
+use iii_sdk::runtime::{IIIConnectionState, WorkerMetadata};
+use iii_sdk::{IIIClient, InitOptions, RegisterFunction, RegisterTriggerType};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use super::bindings::{Bindings, BusEvents, Provider};
+use super::catalog::{self, Function, Worker};
+use super::configuration::{self, ConfigEntry};
+use super::schedule::PruneSchedule;
+use super::{WORKER_DESCRIPTION, WORKER_NAME, handler};
+use crate::bus::iii::IiiBus;
+use crate::git::Git;
+use crate::land::recover;
+use crate::model::clock::SystemClock;
+use crate::model::config::{Settings, WorktreeConfig};
+use crate::model::event::EventKind;
+use crate::model::id::RandomIds;
+use crate::model::{Code, Error};
+use crate::queue::Dispatcher;
+use crate::worktrees::Context;
+use crate::worktrees::context::{Background, Ports};
+
+/// How often the link is looked at.
+const WATCH: Duration = Duration::from_secs(1);
+/// How often jobs are looked at that nobody may be running.
+const REDRIVE_EVERY: u32 = 30;
+/// Pause between two attempts to reach the engine.
+const RETRY: Duration = Duration::from_millis(500);
+/// How many attempts pass between two lines in the log.
+const SAY_EVERY: u32 = 20;
+/// How long a stop waits for running work to come to a recorded state.
+const STOP_LIMIT: Duration = Duration::from_secs(8);
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Address of the engine, `ws://host:port`.
+    pub url: String,
+    /// A YAML file that seeds the configuration when the engine stores none yet.
+    pub seed: Option<PathBuf>,
+}
+
+/// Why serving ended other than by being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another worker holds the name on this engine.
+    #[error(
+        "another worker named `{name}` is connected to {url}; stop it, or run this one in another namespace (III_NAMESPACE)"
+    )]
+    NameTaken {
+        /// The name that is taken.
+        name: String,
+        /// The engine that refused.
+        url: String,
+    },
+    /// The engine does not accept this worker.
+    #[error("the engine at {url} turned this worker away: {why}")]
+    TurnedAway {
+        /// The engine that refused.
+        url: String,
+        /// Its reason.
+        why: String,
+    },
+    /// The stored configuration, or the seed file, cannot be applied.
+    #[error("{0}")]
+    Configuration(String),
+}
+
+/// Serves until `shutdown` completes, then brings running work to a recorded state and leaves.
+///
+/// `ready` is called once, when the functions answer on the engine.
+///
+/// # Errors
+/// [`ServeError`] when the name is taken or the configuration cannot be applied. An engine that cannot be reached
+/// is not an error: it is waited for.
+pub async fn serve<S, R>(options: ServeOptions, ready: R, shutdown: S) -> Result<(), ServeError>
+where
+    S: Future<Output = ()> + Send,
+    R: FnOnce() + Send,
+{
+    let seed = read_seed(options.seed.as_deref())?;
+    let link = Link { client: connect(&options.url), url: options.url };
+    tokio::pin!(shutdown);
+    let started = tokio::select! {
+        started = start(&link, &seed) => started.map(Some),
+        () = &mut shutdown => Ok(None),
+    };
+    let outcome = match started {
+        Err(error) => Err(error),
+        Ok(None) => Ok(()),
+        Ok(Some(serving)) => {
+            ready();
+            let ended = tokio::select! {
+                error = serving.watch(&link) => Err(error),
+                () = &mut shutdown => Ok(()),
+            };
+            serving.stop().await;
+            ended
+        }
+    };
+    link.close().await;
+    outcome
+}
+
+/// The seed file as a configuration value; the defaults without one.
+fn read_seed(file: Option<&Path>) -> Result<Value, ServeError> {
+    let Some(file) = file else { return Ok(json!(WorktreeConfig::default())) };
+    let refuse = |why: String| ServeError::Configuration(format!("the seed file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
+    let value: Value = serde_yaml_ng::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    Ok(if value.is_null() { json!({}) } else { value })
+}
+
+/// The connection to one engine.
+struct Link {
+    client: IIIClient,
+    url: String,
+}
+
+fn connect(url: &str) -> IIIClient {
+    let metadata = WorkerMetadata {
+        name: WORKER_NAME.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        description: Some(WORKER_DESCRIPTION.to_owned()),
+        ..WorkerMetadata::default()
+    };
+    iii_sdk::register_worker(url, InitOptions { metadata: Some(metadata), ..InitOptions::default() })
+}
+
+impl Link {
+    /// Refuses to go on once the engine has turned this worker away.
+    fn require_welcome(&self) -> Result<(), ServeError> {
+        match self.client.fatal_error() {
+            None => Ok(()),
+            Some(SdkError::RegistrationRejected { worker_name: Some(name), .. }) => {
+                Err(ServeError::NameTaken { name, url: self.url.clone() })
+            }
+            Some(error) => Err(ServeError::TurnedAway { url: self.url.clone(), why: error.to_string() }),
+        }
+    }
+
+    /// Repeats `attempt` until it succeeds or says that it never will; says in the log what it waits for.
+    async fn insist<T, F, Fut>(&self, what: &str, mut attempt: F) -> Result<T, ServeError>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Result<T, Error>>,
+    {
+        for tries in 0_u32.. {
+            self.require_welcome()?;
+            match attempt().await {
+                Ok(done) => return Ok(done),
+                Err(error) if error.code == Code::InvalidConfig => {
+                    return Err(ServeError::Configuration(format!("{error} ({})", error.code)));
+                }
+                Err(error) if tries % SAY_EVERY == 0 => {
+                    tracing::warn!(url = self.url, %error, "waiting for the engine: {what}");
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        self.require_welcome()?;
+        Err(ServeError::TurnedAway { url: self.url.clone(), why: format!("{what} never succeeded") })
+    }
+
+    fn is_up(&self) -> bool {
+        self.client.get_connection_state() == IIIConnectionState::Connected
+    }
+
+    /// Ends the connection; what was handed over before leaves first.
+    async fn close(self) {
+        let client = self.client;
+        if let Err(error) = tokio::task::spawn_blocking(move || client.shutdown()).await {
+            tracing::warn!(%error, "the connection did not close");
+        }
+    }
+}
+
+/// A worker that serves.
+struct Serving {
+    worker: Arc<Worker>,
+    bus: IiiBus,
+    seed: Value,
+    calls: Arc<Background>,
+}
+
+async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
+    let registered = || async {
+        link.client
+            .wait_until_registered(Duration::from_secs(5))
+            .await
+            .map_err(|error| Error::new(Code::StateUnreachable, error.to_string()))
+    };
+    link.insist("no connection yet", registered).await?;
+    let bus = IiiBus::new(link.client.clone());
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
+    let config = ConfigEntry::new(bus.clone(), id.unwrap_or_else(|| WORKER_NAME.to_owned()), home);
+    let settings = link.insist("the configuration does not answer", || config.establish(seed)).await?;
+    let bindings = Bindings::default();
+    let ctx = context(&bus, &bindings, settings);
+    link.insist("the state store does not answer", || ctx.registry.load()).await?;
+    let schedule = PruneSchedule::new(link.client.clone());
+    let worker = Arc::new(Worker { ctx, dispatcher: Dispatcher::new(), config, schedule });
+    let serving = Serving { worker, bus, seed: seed.clone(), calls: Arc::new(Background::new()) };
+    serving.register_trigger_types(link, &bindings);
+    let functions = catalog::functions();
+    serving.register_functions(link, &functions);
+    serving.bind_triggers(link, &functions)?;
+    link.insist("the functions do not answer", || serving.answers(&functions)).await?;
+    serving.recover();
+    Ok(serving)
+}
+
+fn context(bus: &IiiBus, bindings: &Bindings, settings: Settings) -> Arc<Context> {
+    let bus = Arc::new(bus.clone());
+    let events = BusEvents::new((*bus).clone(), bindings.clone(), Handle::current());
+    let ports = Ports {
+        store: bus.clone(),
+        queue: bus.clone(),
+        shell: bus,
+        events: Arc::new(events),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(RandomIds),
+    };
+    let git = Git::new(settings.git_timeout());
+    Context::new(ports, git, settings)
+}
+
+impl Serving {
+    fn register_trigger_types(&self, link: &Link, bindings: &Bindings) {
+        for kind in EventKind::ALL {
+            let provider = Provider::new(kind, bindings.clone());
+            let description = catalog::trigger_description(kind);
+            let trigger_type = RegisterTriggerType::new(kind.trigger_type(), description, provider);
+            link.client.register_trigger_type(trigger_type.trigger_request_format::<super::bindings::BindingConfig>());
+        }
+    }
+
+    fn register_functions(&self, link: &Link, functions: &[Function]) {
+        let runtime = Handle::current();
+        for function in functions {
+            let (worker, call) = (self.worker.clone(), function.call.clone());
+            let (runtime, calls) = (runtime.clone(), self.calls.clone());
+            let handle = move |input: Value| {
+                let (worker, call, runtime, calls) = (worker.clone(), call.clone(), runtime.clone(), calls.clone());
+                async move {
+                    let _counted = calls.enter();
+                    handler::answer(runtime, input, move |input| call(worker, input)).await
+                }
+            };
+            let registration = RegisterFunction::new_async(handle)
+                .description(function.description)
+                .request_format(function.request_schema.clone())
+                .response_format(function.response_schema.clone());
+            let registration =
+                if function.internal { registration.metadata(json!({"internal": true})) } else { registration };
+            link.client.register_function(function.id, registration);
+        }
+    }
+
+    fn bind_triggers(&self, link: &Link, functions: &[Function]) -> Result<(), ServeError> {
+        let expression = self.worker.ctx.settings().config.prune_schedule.clone();
+        let turned_away = |error: SdkError| ServeError::TurnedAway { url: link.url.clone(), why: error.to_string() };
+        self.worker.schedule.apply(&expression).map_err(turned_away)?;
+        let bind = |trigger_type: &str, function_id: &str, config: Value| {
+            let input = RegisterTriggerInput::new(trigger_type, function_id, config);
+            link.client.register_trigger(input).map(drop).map_err(turned_away)
+        };
+        let config = json!({"configuration_id": self.worker.config.id(), "event_types": ["configuration:updated"]});
+        bind("configuration", "worktree::on-config-change", config)?;
+        for function in functions.iter().filter(|function| function.http) {
+            let path = format!("/{}", function.id.replace("::", "/"));
+            bind("http", function.id, json!({"api_path": path, "http_method": "POST"}))?;
+        }
+        Ok(())
+    }
+
+    /// Whether every function can be called.
+    async fn answers(&self, functions: &[Function]) -> Result<(), Error> {
+        for function in functions {
+            let namespace = self.bus.namespace();
+            let mut ask = json!({"function_id": function.id});
+            if let Some(namespace) = namespace {
+                ask["namespace"] = json!(namespace);
+            }
+            self.bus
+                .builtin("engine::functions::info", ask)
+                .await
+                .map_err(|error| Error::new(Code::StateUnreachable, format!("{}: {error}", function.id)))?;
+        }
+        Ok(())
+    }
+
+    /// Sets right what a crash left and hands over the jobs that have not ended, in the background.
+    fn recover(&self) {
+        let worker = self.worker.clone();
+        let ctx = self.worker.ctx.clone();
+        ctx.background.spawn(async move {
+            worker.dispatcher.declare(&worker.ctx).await;
+            while let Err(error) = recover::run(&worker.ctx, &worker.dispatcher).await {
+                tracing::warn!(code = %error.code, %error, "recovery will be tried again");
+                if worker.dispatcher.is_stopping() {
+                    return;
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        });
+    }
+
+    /// Watches the link: catches up after a reconnect, and looks after jobs that nobody may be running. Ends only when
+    /// the engine turned this worker away.
+    async fn watch(&self, link: &Link) -> ServeError {
+        let mut up = true;
+        for turn in 1_u32.. {
+            tokio::time::sleep(WATCH).await;
+            if let Err(error) = link.require_welcome() {
+                return error;
+            }
+            let now = link.is_up();
+            if !now && up {
+                tracing::warn!(url = link.url, "the engine is gone; waiting for it");
+                self.bus.link_lost();
+            }
+            if now && !up {
+                tracing::info!(url = link.url, "the engine is back");
+                if let Err(error) = self.catch_up(link).await {
+                    return error;
+                }
+            }
+            up = now;
+            if turn % REDRIVE_EVERY == 0 && up {
+                self.worker.dispatcher.redrive(&self.worker.ctx);
+            }
+        }
+        ServeError::TurnedAway { url: link.url.clone(), why: "the watch ended".to_owned() }
+    }
+
+    /// After a reconnect: the engine may have forgotten schemas, queue and the last seconds of its state.
+    async fn catch_up(&self, link: &Link) -> Result<(), ServeError> {
+        let worker = &self.worker;
+        let settings = link.insist("the configuration does not answer", || worker.config.establish(&self.seed)).await;
+        match settings {
+            Ok(settings) => configuration::apply(worker, settings),
+            Err(ServeError::Configuration(why)) => tracing::error!(why, "the previous configuration stays"),
+            Err(error) => return Err(error),
+        }
+        link.insist("the state store does not answer", || worker.ctx.registry.load()).await?;
+        self.recover();
+        Ok(())
+    }
+
+    /// Takes no more work and waits, within bounds, until what runs has come to a recorded state.
+    async fn stop(&self) {
+        self.worker.dispatcher.stop();
+        let quiet = async {
+            self.calls.idle().await;
+            self.worker.ctx.background.idle().await;
+        };
+        if tokio::time::timeout(STOP_LIMIT, quiet).await.is_err() {
+            tracing::warn!("work was still going on; it goes on from its last recorded state at the next start");
+        }
+    }
+}
