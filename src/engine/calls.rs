@@ -1,0 +1,223 @@
+//! Invocations on their way: who called, who was called.
+//!
+//! Invariants
+//! 1. A call is answered at most once, and only by the session it was sent to.
+//! 2. When the called session ends first, its caller gets `invocation_stopped`; when the caller ends first, the
+//!    answer is dropped. The engine never times a call out.
+//! 3. Large frames are written as JSON outside the router's lock.
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::fault::{Answer, Fault};
+use super::ident;
+use super::message::{InvocationResult, Invoke, Message};
+use super::outbox::Outbox;
+use super::router::{Key, Owner, Router, Tables};
+
+/// Who gets the answer.
+pub(super) enum Caller {
+    /// A worker, under the id it chose.
+    Worker { id: Uuid, invocation_id: Uuid },
+    /// The engine itself.
+    Engine(oneshot::Sender<Outcome>),
+}
+
+/// How a call made by the engine ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The function answered.
+    Answered(Answer),
+    /// There is no such function.
+    NotFound(Fault),
+    /// The worker that served it went away.
+    Stopped,
+}
+
+impl Outcome {
+    /// The outcome as a caller of the function would see it.
+    pub(super) fn into_answer(self) -> Answer {
+        match self {
+            Outcome::Answered(answer) => answer,
+            Outcome::NotFound(fault) => Err(fault),
+            Outcome::Stopped => Err(stopped()),
+        }
+    }
+}
+
+/// A call that is not answered yet.
+pub(super) struct Call {
+    caller: Caller,
+    callee: Uuid,
+    function_id: String,
+}
+
+fn stopped() -> Fault {
+    Fault::new("invocation_stopped", "Invocation stopped")
+}
+
+/// The fault for a function that nobody serves.
+pub(super) fn not_found(key: &Key) -> Fault {
+    Fault::new("function_not_found", format!("Function {} not found in namespace {}.", key.1, key.0))
+}
+
+impl Router {
+    /// Counts a new call of this worker, unless it has too many open ones.
+    pub(super) fn start_call(&self, id: Uuid) -> Result<(), Fault> {
+        let mut tables = self.lock();
+        let limit = tables.limits.calls_per_connection;
+        let Some(session) = tables.sessions.get_mut(&id) else { return Ok(()) };
+        if session.active >= limit {
+            return Err(Fault::new(
+                "too_many_calls",
+                format!("this connection has {limit} open calls; wait for answers before calling again"),
+            ));
+        }
+        session.active += 1;
+        Ok(())
+    }
+
+    /// Who serves a function.
+    pub(super) fn owner(&self, key: &Key) -> Option<Owner> {
+        self.lock().functions.get(key).map(|function| function.owner)
+    }
+
+    /// Sends a call to the worker that serves it. Without a caller nobody hears of its end. Gives the outbox that
+    /// took it, or the caller back when there is no such worker.
+    pub(super) fn send_call(
+        &self,
+        key: &Key,
+        caller: Option<Caller>,
+        mut invoke: Invoke,
+    ) -> Result<Outbox, Option<Caller>> {
+        let wanted = match &caller {
+            Some(Caller::Worker { invocation_id, .. }) => *invocation_id,
+            _ => ident::fresh(),
+        };
+        // An id that is in use belongs to somebody else's call; the answer is mapped back.
+        let id = if self.lock().calls.contains_key(&wanted) { ident::fresh() } else { wanted };
+        invoke.invocation_id = Some(id);
+        invoke.action = None;
+        invoke.namespace = None;
+        let message = Message::InvokeFunction(invoke);
+        let outbox = {
+            let mut tables = self.lock();
+            let Some(Owner::Worker(callee)) = tables.functions.get(key).map(|function| function.owner) else {
+                return Err(caller);
+            };
+            let Some(outbox) = tables.sessions.get(&callee).map(|session| session.outbox.clone()) else {
+                return Err(caller);
+            };
+            if let Some(caller) = caller {
+                tables.calls.insert(id, Call { caller, callee, function_id: key.1.clone() });
+            }
+            outbox
+        };
+        outbox.push(&message);
+        Ok(outbox)
+    }
+
+    /// Takes the answer of a worker to its caller.
+    pub(super) fn answer_from(&self, callee: Uuid, mut result: InvocationResult) {
+        let call = {
+            let mut tables = self.lock();
+            match tables.calls.get(&result.invocation_id) {
+                Some(call) if call.callee == callee => {}
+                // A late answer, a void call's answer, or somebody else's call.
+                _ => return,
+            }
+            let Some(call) = tables.calls.remove(&result.invocation_id) else { return };
+            match &call.caller {
+                Caller::Worker { id, invocation_id } => {
+                    let Some(session) = tables.sessions.get_mut(id) else { return };
+                    session.active = session.active.saturating_sub(1);
+                    result.invocation_id = *invocation_id;
+                    result.function_id = call.function_id;
+                    let outbox = session.outbox.clone();
+                    drop(tables);
+                    outbox.push(&Message::InvocationResult(result));
+                    return;
+                }
+                Caller::Engine(_) => call,
+            }
+        };
+        if let Caller::Engine(sender) = call.caller {
+            let answer = match result.error {
+                Some(error) => Err(Fault::of_worker(&error)),
+                None => Ok(result.result),
+            };
+            tell(sender, Outcome::Answered(answer));
+        }
+    }
+
+    /// Answers a call that a worker made to the engine.
+    pub(super) fn answer_to(&self, caller: Uuid, invocation_id: Option<Uuid>, function_id: &str, answer: Answer) {
+        let outbox = {
+            let mut tables = self.lock();
+            let Some(session) = tables.sessions.get_mut(&caller) else { return };
+            session.active = session.active.saturating_sub(1);
+            session.outbox.clone()
+        };
+        if let Some(invocation_id) = invocation_id {
+            outbox.push(&result(invocation_id, function_id, answer));
+        }
+    }
+}
+
+/// The frame that answers a call.
+pub(super) fn result(invocation_id: Uuid, function_id: &str, answer: Answer) -> Message {
+    let (result, error) = match answer {
+        Ok(result) => (result, None),
+        Err(fault) => (None, Some(fault.to_value())),
+    };
+    Message::InvocationResult(InvocationResult {
+        invocation_id,
+        function_id: function_id.to_owned(),
+        result,
+        error,
+        traceparent: None,
+        baggage: None,
+    })
+}
+
+fn tell(sender: oneshot::Sender<Outcome>, outcome: Outcome) {
+    if sender.send(outcome).is_err() {
+        tracing::debug!("the engine no longer waits for this answer");
+    }
+}
+
+impl Tables {
+    /// Ends the calls that a session had made or had taken.
+    pub(super) fn end_calls_of(&mut self, id: Uuid) {
+        let ended: Vec<Uuid> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| {
+                call.callee == id || matches!(call.caller, Caller::Worker { id: caller, .. } if caller == id)
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in ended {
+            let Some(call) = self.calls.remove(&key) else { continue };
+            match call.caller {
+                Caller::Worker { id: caller, invocation_id } if caller != id => {
+                    if let Some(session) = self.sessions.get_mut(&caller) {
+                        session.active = session.active.saturating_sub(1);
+                        session.outbox.push(&result(invocation_id, &call.function_id, Err(stopped())));
+                    }
+                }
+                Caller::Worker { .. } => {}
+                Caller::Engine(sender) => tell(sender, Outcome::Stopped),
+            }
+        }
+    }
+}
+
+/// The data of a call with the mark of its caller, when it is an object.
+pub(super) fn marked(mut data: Value, caller: Uuid) -> Value {
+    if let Some(map) = data.as_object_mut() {
+        map.insert("_caller_worker_id".to_owned(), Value::String(caller.to_string()));
+    }
+    data
+}

@@ -1,0 +1,346 @@
+//! The engine's parts, and how a call finds its way to one of them or to a worker.
+//!
+//! A call from a worker is routed in the order of its connection. A function of the engine does its deciding at
+//! once and its waiting (for the disk, for a command) in a task of its own, so a slow call never holds up the
+//! connection it came from.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot, watch};
+use uuid::Uuid;
+
+use super::bindings::Target;
+use super::builtins;
+use super::calls::{Caller, Outcome, marked, not_found};
+use super::configuration::Configuration;
+use super::fault::{Answer, Fault};
+use super::ident;
+use super::message::{Action, Invoke, Message};
+use super::options::Options;
+use super::outbox::Outbox;
+use super::queue::{Delivery, Queue};
+use super::router::{About, Announced, DEFAULT_NAMESPACE, Effect, Key, Owner, SharedRouter};
+use super::shell::Shell;
+use super::state::State;
+use super::store::Store;
+
+/// Everything the engine consists of.
+pub(super) struct Core {
+    pub(super) options: Options,
+    pub(super) router: SharedRouter,
+    pub(super) store: Arc<Store>,
+    pub(super) state: State,
+    pub(super) configuration: Configuration,
+    pub(super) queue: Queue,
+    pub(super) shell: Shell,
+    /// True once the engine is stopping.
+    pub(super) stopping: watch::Sender<bool>,
+    /// Told whenever the set of functions changed.
+    pub(super) functions_changed: Notify,
+}
+
+/// What a connection should wait for before it is read on.
+pub(super) enum Wait {
+    /// The client it just called does not keep up.
+    Reader(Outbox),
+    /// The disk does not keep up.
+    Disk,
+}
+
+/// A call that starts in the engine: a trigger fired, or a message is delivered.
+pub(super) struct EngineCall {
+    pub(super) key: Key,
+    pub(super) data: Value,
+    pub(super) metadata: Option<Value>,
+    pub(super) traceparent: Option<String>,
+    pub(super) baggage: Option<String>,
+}
+
+impl Core {
+    /// Routes a call of a worker.
+    pub(super) fn invoke(self: &Arc<Self>, from: Uuid, mut invoke: Invoke) -> Option<Wait> {
+        let action = invoke.action.take();
+        // Without an id there is nobody to answer, whatever the action says.
+        let wanted = invoke.invocation_id.filter(|_| !matches!(action, Some(Action::Void)));
+        if let Err(fault) = self.router.start_call(from) {
+            self.refuse(from, wanted, &invoke.function_id, fault);
+            return None;
+        }
+        let namespace = invoke.namespace.take().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let key = (namespace, invoke.function_id.clone());
+        if key.0.trim().is_empty() {
+            let fault = Fault::new("INVALID_NAMESPACE", "a namespace is not blank; leave it out for the default one");
+            self.router.answer_to(from, wanted, &key.1, Err(fault));
+            return None;
+        }
+        if let Some(Action::Enqueue { queue }) = action {
+            self.enqueue(from, wanted, key, &queue, invoke);
+            return self.disk();
+        }
+        match self.router.owner(&key) {
+            Some(Owner::Engine(_)) => {
+                let function_id = key.1;
+                let answer = self.perform(Some(from), &function_id, invoke.data);
+                self.answer_later(from, wanted, function_id, answer);
+                self.disk()
+            }
+            Some(Owner::Worker(_)) => {
+                invoke.data = marked(invoke.data, from);
+                let caller = wanted.map(|invocation_id| Caller::Worker { id: from, invocation_id });
+                let answered = caller.is_some();
+                match self.router.send_call(&key, caller, invoke) {
+                    Ok(outbox) => {
+                        if !answered {
+                            self.router.answer_to(from, None, &key.1, Ok(None));
+                        }
+                        outbox.is_congested().then_some(Wait::Reader(outbox))
+                    }
+                    Err(_) => {
+                        self.router.answer_to(from, wanted, &key.1, Err(not_found(&key)));
+                        None
+                    }
+                }
+            }
+            None => {
+                self.router.answer_to(from, wanted, &key.1, Err(not_found(&key)));
+                None
+            }
+        }
+    }
+
+    fn disk(&self) -> Option<Wait> {
+        self.store.is_congested().then_some(Wait::Disk)
+    }
+
+    /// Answers a call that was never counted.
+    fn refuse(&self, from: Uuid, wanted: Option<Uuid>, function_id: &str, fault: Fault) {
+        let Some(invocation_id) = wanted else { return };
+        let outbox = self.router.lock().sessions.get(&from).map(|session| session.outbox.clone());
+        if let Some(outbox) = outbox {
+            outbox.push(&super::calls::result(invocation_id, function_id, Err(fault)));
+        }
+    }
+
+    fn answer_later(
+        self: &Arc<Self>,
+        from: Uuid,
+        wanted: Option<Uuid>,
+        function_id: String,
+        mut answer: BoxFuture<'static, Answer>,
+    ) {
+        if let Some(answer) = answer.as_mut().now_or_never() {
+            self.router.answer_to(from, wanted, &function_id, answer);
+            return;
+        }
+        let core = self.clone();
+        tokio::spawn(async move {
+            let answer = answer.await;
+            core.router.answer_to(from, wanted, &function_id, answer);
+        });
+    }
+
+    fn enqueue(self: &Arc<Self>, from: Uuid, wanted: Option<Uuid>, key: Key, queue: &str, invoke: Invoke) {
+        let function_id = key.1.clone();
+        let receipt = ident::fresh().to_string();
+        let delivery = Delivery {
+            receipt: receipt.clone(),
+            namespace: key.0,
+            function_id: key.1,
+            data: invoke.data,
+            metadata: invoke.metadata,
+            traceparent: invoke.traceparent,
+            baggage: invoke.baggage,
+        };
+        let submitted = self.queue.enqueue(queue, delivery);
+        let core = self.clone();
+        let answer = async move {
+            let number = submitted.map_err(|fault| Fault::new("enqueue_error", fault.to_string()))?;
+            core.enqueued(number).await.map_err(|fault| Fault::new("enqueue_error", fault.to_string()))?;
+            Ok(Some(json!({ "messageReceiptId": receipt })))
+        };
+        self.answer_later(from, wanted, function_id, answer.boxed());
+    }
+
+    /// Waits until an enqueued message is on the disk.
+    pub(super) async fn enqueued(&self, number: u64) -> Result<(), Fault> {
+        self.store.committed(number).await?;
+        self.queue.wake();
+        Ok(())
+    }
+
+    /// Runs a function of the engine: what it decides is decided when this returns, the rest is awaited.
+    pub(super) fn perform(
+        self: &Arc<Self>,
+        from: Option<Uuid>,
+        function_id: &str,
+        data: Value,
+    ) -> BoxFuture<'static, Answer> {
+        builtins::perform(self, from, function_id, data)
+    }
+
+    /// Calls a function on behalf of the engine.
+    pub(super) fn call(self: &Arc<Self>, call: EngineCall) -> BoxFuture<'static, Outcome> {
+        let EngineCall { key, data, metadata, traceparent, baggage } = call;
+        match self.router.owner(&key) {
+            Some(Owner::Engine(_)) => {
+                let answer = self.perform(None, &key.1, data);
+                async move { Outcome::Answered(answer.await) }.boxed()
+            }
+            Some(Owner::Worker(_)) => {
+                let (sender, receiver) = oneshot::channel();
+                let invoke = Invoke {
+                    invocation_id: None,
+                    function_id: key.1.clone(),
+                    data,
+                    traceparent,
+                    baggage,
+                    action: None,
+                    metadata,
+                    namespace: None,
+                };
+                match self.router.send_call(&key, Some(Caller::Engine(sender)), invoke) {
+                    Ok(_) => async move { receiver.await.unwrap_or(Outcome::Stopped) }.boxed(),
+                    Err(_) => futures_util::future::ready(Outcome::NotFound(not_found(&key))).boxed(),
+                }
+            }
+            None => futures_util::future::ready(Outcome::NotFound(not_found(&key))).boxed(),
+        }
+    }
+
+    /// Calls what is bound to a trigger, without waiting for it.
+    pub(super) fn fire(self: &Arc<Self>, targets: Vec<Target>, payload: &Value) {
+        for target in targets {
+            let core = self.clone();
+            let payload = payload.clone();
+            if target.setting("condition_function_id").is_some() {
+                tokio::spawn(async move {
+                    if core.condition_holds(&target, &payload).await {
+                        core.fire_one(&target, payload);
+                    }
+                });
+            } else {
+                self.fire_one(&target, payload);
+            }
+        }
+    }
+
+    fn fire_one(self: &Arc<Self>, target: &Target, payload: Value) {
+        // The call is on its way when `call` returns; what it answers only matters to the log.
+        let called = self.call(trigger_call(target, payload));
+        let function_id = target.function_id.clone();
+        tokio::spawn(async move {
+            if let Err(fault) = called.await.into_answer() {
+                tracing::warn!(function_id, %fault, "a triggered function failed");
+            }
+        });
+    }
+
+    /// Whether the condition of a binding lets it fire: only an explicit `false` does not.
+    pub(super) async fn condition_holds(self: &Arc<Self>, target: &Target, payload: &Value) -> bool {
+        let Some(function_id) = target.setting("condition_function_id") else { return true };
+        let call = EngineCall {
+            key: (target.namespace.clone(), function_id.to_owned()),
+            ..trigger_call(target, payload.clone())
+        };
+        !matches!(self.call(call).await.into_answer(), Ok(Some(Value::Bool(false))))
+    }
+
+    /// Does what a change in the router brings with it.
+    pub(super) fn after(self: &Arc<Self>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::FunctionAppeared(key) => self.queue.function_appeared(&key),
+                Effect::FunctionsChanged => self.functions_changed.notify_one(),
+                Effect::Worker(event, id) => {
+                    let targets = self.router.targets("engine::workers-available", |_| true);
+                    self.fire(targets, &json!({"event": event, "worker_id": id.to_string()}));
+                }
+            }
+        }
+    }
+
+    /// Takes one message of a worker. Gives what to wait for before the next one.
+    pub(super) fn handle(self: &Arc<Self>, from: Uuid, message: Message) -> Option<Wait> {
+        match message {
+            Message::InvokeFunction(invoke) if invoke.function_id == "engine::workers::register" => {
+                self.announce(from, invoke);
+                None
+            }
+            Message::InvokeFunction(invoke) => self.invoke(from, invoke),
+            Message::InvocationResult(result) => {
+                self.router.answer_from(from, result);
+                None
+            }
+            Message::TriggerRegistrationResult { id, error, .. } => {
+                self.router.binding_answered(from, &id, error);
+                None
+            }
+            Message::Ping => {
+                let outbox = self.router.lock().sessions.get(&from).map(|session| session.outbox.clone());
+                if let Some(outbox) = outbox {
+                    outbox.push(&Message::Pong);
+                }
+                None
+            }
+            Message::Reattach { previous_worker_id, reattach_token } => {
+                let effects = self.router.reattach(from, previous_worker_id, reattach_token.as_deref());
+                self.after(effects);
+                None
+            }
+            message @ (Message::RegisterFunction(_)
+            | Message::UnregisterFunction { .. }
+            | Message::RegisterTriggerType(_)
+            | Message::UnregisterTriggerType { .. }
+            | Message::RegisterTrigger(_)
+            | Message::UnregisterTrigger { .. }) => {
+                let effects = self.router.register(from, message);
+                self.after(effects);
+                None
+            }
+            Message::RegisterService {}
+            | Message::Pong
+            | Message::WorkerRegistered { .. }
+            | Message::RegistrationRejected { .. } => None,
+        }
+    }
+
+    fn announce(self: &Arc<Self>, from: Uuid, invoke: Invoke) {
+        let wanted = invoke.invocation_id.filter(|_| !matches!(invoke.action, Some(Action::Void)));
+        let answer = match serde_json::from_value::<About>(invoke.data) {
+            Err(error) => Err(Fault::input(&invoke.function_id, &error)),
+            Ok(about) => match self.router.announce(from, about) {
+                Announced::Accepted(effects) => {
+                    self.after(effects);
+                    Ok(Some(json!({"success": true})))
+                }
+                Announced::InvalidNamespace => {
+                    Err(Fault::new("INVALID_NAMESPACE", "a namespace is not blank; leave it out for the default one"))
+                }
+                Announced::Conflict => return,
+            },
+        };
+        if let Err(fault) = &answer {
+            tracing::warn!(%fault, "a worker could not announce itself");
+        }
+        if let Some(invocation_id) = wanted {
+            let outbox = self.router.lock().sessions.get(&from).map(|session| session.outbox.clone());
+            if let Some(outbox) = outbox {
+                outbox.push(&super::calls::result(invocation_id, &invoke.function_id, answer));
+            }
+        }
+    }
+}
+
+/// The call that a fired binding makes.
+pub(super) fn trigger_call(target: &Target, data: Value) -> EngineCall {
+    EngineCall {
+        key: (target.namespace.clone(), target.function_id.clone()),
+        data,
+        metadata: target.metadata.clone(),
+        traceparent: Some(ident::traceparent()),
+        baggage: None,
+    }
+}
