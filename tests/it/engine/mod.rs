@@ -6,3 +6,4 @@ mod queue;
 mod sdk;
 mod shell;
 mod store;
+mod transcript;
