@@ -1,0 +1,78 @@
+//! `worktree dev`: the embedded engine and the worker in one process.
+//!
+//! They talk through a socket, as a worker and an engine in two processes do.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+
+use super::stop::StopSignal;
+use super::{Exit, Seed, output};
+use crate::engine::{Engine, Options};
+use crate::wire::{self, ServeOptions};
+
+const AFTER_HELP: &str = "\
+When the functions answer, one line of JSON is printed on standard output:
+  {\"ready\":true,\"url\":\"ws://127.0.0.1:49134\",\"http\":\"http://127.0.0.1:3111\"}
+
+Examples:
+  worktree dev
+  worktree dev --port 0 --http-port 0 --state-dir /var/tmp/wt
+
+Exit codes:
+  0  stopped as asked (SIGTERM or SIGINT)
+  1  a port or the state directory is in use, or the configuration cannot be applied
+  2  the command line is wrong";
+
+/// The subcommand.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Arguments {
+    /// Port for workers and clients on 127.0.0.1; 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value_t = 49134)]
+    port: u16,
+    /// Port for HTTP callers on 127.0.0.1; 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value_t = 3111)]
+    http_port: u16,
+    /// Where the engine keeps its state [default: ~/.iii/worktree-dev]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    seed: Seed,
+}
+
+/// The state directory when none is named.
+fn default_state_dir() -> anyhow::Result<PathBuf> {
+    let home = std::env::home_dir().context("no home directory; name a place with --state-dir")?;
+    Ok(home.join(".iii").join("worktree-dev"))
+}
+
+pub(super) async fn run(arguments: Arguments, before: Seed) -> anyhow::Result<Exit> {
+    let state_dir = arguments.state_dir.map_or_else(default_state_dir, Ok)?;
+    let stop = StopSignal::listen()?;
+    let engine = Engine::start(Options {
+        host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: arguments.port,
+        http_port: arguments.http_port,
+        state_dir,
+        ..Options::default()
+    })
+    .await
+    .context("starting the embedded engine")?;
+
+    let ready = json!({"ready": true, "url": engine.url(), "http": engine.http_url()}).to_string();
+    let announce = move || {
+        if let Err(error) = output::line(&ready) {
+            tracing::warn!(%error, "standard output is closed; serving all the same");
+        }
+    };
+    let options = ServeOptions { url: engine.url(), seed: arguments.seed.path.or(before.path) };
+    let served = wire::serve(options, announce, stop.received()).await;
+    // The engine goes last: the worker's final words are stored in it.
+    engine.shutdown().await;
+    served?;
+    Ok(Exit::Success)
+}
