@@ -1,0 +1,60 @@
+//! The help texts and the manifest, as reviewed.
+
+use serde_json::Value;
+
+use super::{err, out};
+use crate::support::golden::Goldens;
+use crate::support::{BINARY, Seal};
+
+#[test]
+fn the_help_texts_are_as_reviewed() {
+    let seal = Seal::new();
+    let mut goldens = Goldens::at("help");
+    for command in ["", "serve", "dev", "demo", "call"] {
+        let mut run = seal.command(BINARY);
+        run.args(command.split_terminator(' ')).arg("--help");
+        let output = run.output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        let name = if command.is_empty() { "worktree" } else { command };
+        goldens.check(&format!("{name}.txt"), &out(&output));
+    }
+    goldens.finish();
+}
+
+#[test]
+fn the_manifest_needs_no_engine() {
+    let seal = Seal::new();
+    let mut texts = Vec::new();
+    for arguments in [&["--manifest"][..], &["serve", "--manifest"], &["--url", "ws://127.0.0.1:1", "--manifest"]] {
+        let output = seal.command(BINARY).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        texts.push(out(&output));
+    }
+    texts.dedup();
+    assert_eq!(texts.len(), 1);
+    let manifest: Value = serde_json::from_str(&texts[0]).unwrap();
+    assert_eq!(
+        (manifest["name"].as_str(), manifest["version"].as_str()),
+        (Some("worktree"), Some(env!("CARGO_PKG_VERSION")))
+    );
+    // The version moves with every release, all else by decision.
+    let shown = texts[0].replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    Goldens::at("").check("manifest.json", &shown);
+}
+
+#[test]
+fn a_command_line_that_is_wrong_exits_with_2() {
+    let seal = Seal::new();
+    for arguments in [
+        &["no-such-command"][..],
+        &["--no-such-option"],
+        &["dev", "--port", "99999"],
+        &["call"],
+        &["--url", "ws://127.0.0.1:1", "demo"],
+        &["--manifest", "call", "worktree::list"],
+    ] {
+        let output = seal.command(BINARY).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", err(&output));
+        assert!(out(&output).is_empty() && !err(&output).is_empty(), "{arguments:?}");
+    }
+}
