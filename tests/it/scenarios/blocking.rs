@@ -10,7 +10,9 @@ const BLOCKED: [&str; 7] = ["worktree_id", "repo_path", "target_branch", "reason
 
 fn assert_block(event: &Value, code: &str, reason: &str, more: &[&str]) {
     let always: Vec<_> = BLOCKED.iter().chain(more).copied().collect();
-    assert_keys(event, &always, &["session_id"]);
+    // Files in the way are named in the message, and may come as data as well.
+    let sometimes: &[&str] = if code == "W413" { &["session_id", "conflict_files"] } else { &["session_id"] };
+    assert_keys(event, &always, sometimes);
     assert_eq!((&event["code"], &event["reason"]), (&json!(code), &json!(reason)), "{event:#}");
     assert!(event["message"].as_str().is_some_and(|message| !message.is_empty()), "{event:#}");
 }
@@ -150,6 +152,26 @@ pub async fn changes_in_the_way_of_the_target_block(stand: Stand) {
         (repository.read("README"), repository.read("notes")),
         ("new\n".to_owned(), "from the branch\n".to_owned())
     );
+}
+
+pub async fn a_checkout_of_the_target_that_git_has_locked(stand: Stand) {
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    let head = created.checkout.commit("apples", "3\n");
+    let before = repository.sha("main");
+    // Somebody's git is at work there, or was killed at work.
+    let lock = repository.path().join(".git/index.lock");
+    std::fs::write(&lock, "").unwrap();
+    stand.land(&created, json!({})).await;
+    let event = events.blocked(&created.id).await;
+    assert_eq!(repository.sha("refs/heads/main"), before, "it moved, although it is said to be blocked: {event:#}");
+    std::fs::remove_file(&lock).unwrap();
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    stand.land(&created, json!({})).await;
+    assert_eq!(events.landed(&created.id).await["merged_sha"], head);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "");
+    assert_eq!(repository.read("apples"), "3\n");
 }
 
 pub async fn an_open_operation_blocks(stand: Stand) {

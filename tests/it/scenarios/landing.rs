@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::assert_keys;
-use crate::support::{Gate, Stand};
+use crate::support::{Gate, Stand, until};
 
 /// What a landed event always carries.
 const LANDED: [&str; 6] = ["worktree_id", "repo_path", "branch", "target_branch", "merged_sha", "timestamp"];
@@ -26,7 +26,8 @@ pub async fn a_branch_lands_and_is_cleaned_up(stand: Stand) {
     assert!(!created.checkout.path().exists(), "the worktree is still there");
     assert_eq!(repository.worktrees(), [repository.path()]);
     assert_eq!(repository.branch(&created.branch), None);
-    assert!(!repository.refs().contains("refs/iii/"), "a ref of ours is left: {}", repository.refs());
+    // The last thing to go.
+    until("the end of the backup ref", || async { (!repository.refs().contains("refs/iii/")).then_some(()) }).await;
     let reflog = repository.git(&["reflog", "show", "--format=%gs", "refs/heads/main"]);
     assert!(reflog.lines().next().unwrap().contains(&job), "the reflog does not name the job: {reflog}");
     stand.client.refused("worktree::get", json!({"worktree_id": created.id}), "W200").await;

@@ -69,6 +69,7 @@ macro_rules! every_scenario {
                 uncommitted_work_blocks,
                 a_commit_during_the_gate_blocks,
                 changes_in_the_way_of_the_target_block,
+                a_checkout_of_the_target_that_git_has_locked,
                 an_open_operation_blocks,
             }
             surviving {
