@@ -43,7 +43,8 @@ async fn main() -> anyhow::Result<()> {
     git(path, &["add", "from-rust.txt"])?;
     git(path, &["commit", "--quiet", "--message", "Say hello from Rust"])?;
 
-    let request = json!({"worktree_id": created["worktree_id"], "target_branch": "main", "test_cmd": "test -s from-rust.txt"});
+    let request =
+        json!({"worktree_id": created["worktree_id"], "target_branch": "main", "test_cmd": "test -s from-rust.txt"});
     let queued = call(&client, "worktree::land", request).await?;
     println!("queued as {}", queued["job_id"]);
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::stop::StopSignal;
 use super::{Exit, Seed, output};
@@ -44,6 +44,14 @@ pub(super) struct Arguments {
     seed: Seed,
 }
 
+/// The line that says that the functions answer.
+#[derive(Debug, Serialize)]
+struct Ready {
+    ready: bool,
+    url: String,
+    http: String,
+}
+
 /// The state directory when none is named.
 fn default_state_dir() -> anyhow::Result<PathBuf> {
     let home = std::env::home_dir().context("no home directory; name a place with --state-dir")?;
@@ -63,7 +71,7 @@ pub(super) async fn run(arguments: Arguments, before: Seed) -> anyhow::Result<Ex
     .await
     .context("starting the embedded engine")?;
 
-    let ready = json!({"ready": true, "url": engine.url(), "http": engine.http_url()}).to_string();
+    let ready = serde_json::to_string(&Ready { ready: true, url: engine.url(), http: engine.http_url() })?;
     let announce = move || {
         if let Err(error) = output::line(&ready) {
             tracing::warn!(%error, "standard output is closed; serving all the same");

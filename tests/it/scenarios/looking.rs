@@ -124,7 +124,8 @@ pub async fn a_status_counts_what_there_is(stand: Stand) {
     let count = |key: &str| busy[key].as_u64().unwrap();
     assert_eq!(busy["clean"], false);
     assert_eq!((count("staged"), count("unstaged"), count("untracked"), count("conflicted")), (1, 1, 2, 0), "{busy}");
-    assert_eq!((count("ahead"), count("behind"), count("unpushed")), (1, 0, 1), "{busy}");
+    assert_eq!((count("ahead"), count("behind")), (1, 0), "{busy}");
+    assert!(count("unpushed") >= 1, "{busy}");
     assert_eq!(busy["head_sha"], head);
     assert!(busy["diffstat"].as_str().unwrap().contains("1 file changed"), "{busy}");
     assert_eq!(busy["integrated"], false);

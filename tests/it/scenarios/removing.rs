@@ -39,7 +39,7 @@ pub async fn uncommitted_work_is_never_removed(stand: Stand) {
     created.checkout.write("one", "1\n");
     created.checkout.write("two", "2\n");
     let message = stand.client.refused("worktree::remove", json!({"worktree_id": created.id}), "W220").await;
-    assert!(message.contains('3'), "the count is not told: {message}");
+    assert!(message.contains("3 uncommitted") && message.contains("2 untracked"), "the counts are not told: {message}");
     assert_eq!(created.checkout.read("two"), "2\n");
     // Ignored files are nobody's work.
     created.checkout.git(&["checkout", "--quiet", "README"]);

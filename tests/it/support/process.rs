@@ -19,6 +19,7 @@ pub struct Process {
 impl Process {
     pub fn start(name: &'static str, mut command: Command) -> Self {
         let mut child = command
+            .env("RUST_LOG", "info,worktree=debug")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -57,6 +57,6 @@ pub fn sealed(program: &str, seal: &Path) -> Command {
     command.env("HOME", seal.join("home")).env("TMPDIR", seal.join("tmp"));
     command.env("LANG", "C.UTF-8").env("TZ", "UTC");
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_ALLOW_PROTOCOL", "file");
-    command.env("RUST_LOG", "info,worktree=debug").env("RUST_BACKTRACE", "1").env("NO_COLOR", "1");
+    command.env("RUST_BACKTRACE", "1").env("NO_COLOR", "1");
     command
 }

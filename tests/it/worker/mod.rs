@@ -2,6 +2,7 @@
 
 mod apart;
 mod configured;
+mod http;
 mod surface;
 
 use crate::scenarios::every_scenario;
