@@ -7,8 +7,8 @@
 //! | [`bindings`] | the six trigger types and who is bound to them |
 //! | [`configuration`] | the configuration entry: seed, schema, hot reload |
 //! | [`schedule`] | the cron binding of the sweep |
-//! | [`serve`] | start, watch, stop |
-//! | [`manifest`] | what `--manifest` prints |
+//! | [`mod@serve`] | start, watch, stop |
+//! | [`mod@manifest`] | what `--manifest` prints |
 
 pub mod bindings;
 pub mod catalog;
