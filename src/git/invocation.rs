@@ -100,6 +100,12 @@ impl Invocation {
         self
     }
 
+    /// One more variable that holds a path.
+    pub(super) fn env_path(mut self, name: &str, path: &Path) -> Self {
+        self.env.push((name.into(), path.into()));
+        self
+    }
+
     /// Bytes for its standard input.
     pub(super) fn stdin(mut self, bytes: Vec<u8>) -> Self {
         self.stdin = Some(bytes);

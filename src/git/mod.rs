@@ -29,6 +29,7 @@ mod checkout;
 mod command;
 mod error;
 mod fetch;
+mod hidden;
 mod history;
 mod hook;
 mod integration;

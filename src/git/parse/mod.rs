@@ -90,6 +90,7 @@ mod tests {
                 commits::batch(&output).map(|commits| format!("{commits:?}")),
                 config::list(&output).map(|entries| format!("{entries:?}")),
                 paths::list("x", &output).map(|paths| format!("{paths:?}")),
+                paths::hidden("x", &output).map(|paths| format!("{paths:?}")),
                 version::parse(&output).map(|version| version.to_string()),
             ];
             for refused in texts.into_iter().filter_map(Result::err) {

@@ -84,3 +84,52 @@ async fn open_operations_are_recognised() {
         assert_eq!(tree.operation(), None, "{abort:?}");
     }
 }
+
+#[tokio::test]
+async fn changes_git_was_told_not_to_look_at_are_found() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    for file in ["assumed", "skipped", "unchanged", "odd\nname"] {
+        place.commit(&root, file, "1\n");
+    }
+    let tree = place.git.tree(&root).unwrap();
+    assert!(tree.hidden_changes().await.unwrap().is_empty());
+    place.run(&root, ["update-index", "--assume-unchanged", "assumed", "unchanged", "odd\nname"]);
+    place.run(&root, ["update-index", "--skip-worktree", "skipped"]);
+    assert!(tree.hidden_changes().await.unwrap().is_empty());
+    for file in ["assumed", "skipped", "odd\nname"] {
+        put(&root, file, "precious\n");
+    }
+    let index = std::fs::read(root.join(".git/index")).unwrap();
+    assert!(tree.status().await.unwrap().is_clean(), "what git says");
+    assert_eq!(tree.hidden_changes().await.unwrap(), ["assumed", "odd\nname", "skipped"].map(PathBuf::from));
+    assert_eq!(std::fs::read(root.join(".git/index")).unwrap(), index);
+    assert!(
+        !std::fs::read_dir(root.join(".git")).unwrap().any(|e| e
+            .unwrap()
+            .file_name()
+            .to_string_lossy()
+            .starts_with("iii-"))
+    );
+    place.run(&root, ["update-index", "--split-index"]);
+    assert_eq!(tree.hidden_changes().await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn files_a_sparse_checkout_leaves_out_are_not_hidden_changes() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    put(&root, "kept/a", "1\n");
+    place.commit(&root, "left/b", "1\n");
+    let tree = place.git.tree(&root).unwrap();
+    for extra in ["--no-sparse-index", "--sparse-index"] {
+        place.run(&root, ["sparse-checkout", "set", extra, "kept"]);
+        assert!(tree.hidden_changes().await.unwrap().is_empty());
+        put(&root, "left/b", "changed\n");
+        // Git itself looks again at a file that should not be there and is.
+        let status = tree.status().await.unwrap();
+        assert!(!status.is_clean() || tree.hidden_changes().await.unwrap().len() == 1);
+        place.run(&root, ["sparse-checkout", "disable"]);
+        place.run(&root, ["checkout", "--quiet", "--force", "main"]);
+    }
+}
