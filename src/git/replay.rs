@@ -102,15 +102,15 @@ impl Repo {
             return Ok(Replay::UpToDate);
         }
         let range = self.range(tip, onto).await?;
-        let Some(first) = range.first() else {
+        if range.is_empty() {
             // A branch that the new base contains moves forward to it.
             return Ok(Replay::Done { head: onto.clone() });
-        };
+        }
         let mut names = vec![onto.clone()];
         names.extend(range.iter().cloned());
         let mut commits = self.raw_commits(&names).await?;
         let base = commits.remove(0);
-        self.require_line(&commits, first).await?;
+        require_line(&commits)?;
         if commits[0].parents[0] == *onto {
             return Ok(Replay::UpToDate);
         }
@@ -135,7 +135,7 @@ impl Repo {
     /// The commits that a rebase would pick, oldest first. Those that the other side has as well are a doubt.
     async fn range(&self, tip: &Sha, onto: &Sha) -> Result<Vec<Sha>, Stop> {
         let output = self
-            .command(["rev-list", "--topo-order", "--reverse", "--right-only", "--cherry-mark"])
+            .command(["rev-list", "--topo-order", "--reverse", "--right-only", "--cherry-mark", "--parents"])
             .arg(format!("{onto}...{tip}"))
             .arg("--")
             // A rebase judges what is a binary file by the attributes that are checked out.
@@ -145,19 +145,21 @@ impl Repo {
         if output.code == Some(129) {
             return doubt("this git cannot take attributes from a commit");
         }
-        let text = output.stdout()?;
-        let mut picks = Vec::new();
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match line {
-                [b'+', name @ ..] => picks.push(parse::refs::one("git rev-list", name)?),
-                [b'=', ..] => return doubt("a commit makes a change that the new base has already"),
-                other => picks.push(parse::refs::one("git rev-list", other)?),
-            }
+        let picks = parse::commits::marked(&output.stdout()?)?;
+        if picks.iter().any(|pick| pick.duplicate) {
+            return doubt("a commit makes a change that the new base has already");
         }
         if picks.len() > LONGEST {
             return doubt(format!("{} commits are too many to replay one by one", picks.len()));
         }
-        Ok(picks)
+        if let Some(root) = picks.iter().find(|pick| pick.parents == 0) {
+            // Where history is cut off, git shows a commit as if it had no parents.
+            if self.is_shallow().await? {
+                return Err(GitError::Shallow { path: self.common_dir.to_path_buf() }.into());
+            }
+            return doubt(format!("commit {} has nothing in common with the new base", root.sha.short()));
+        }
+        Ok(picks.into_iter().map(|pick| pick.sha).collect())
     }
 
     async fn raw_commits(&self, names: &[Sha]) -> Result<Vec<RawCommit>, GitError> {
@@ -169,27 +171,6 @@ impl Repo {
         }
         let text = format!("{} commits instead of {}", commits.len(), names.len());
         Err(GitError::Parse { what: "git cat-file".to_owned(), line: commits.len(), text })
-    }
-
-    /// Each commit has one parent, the one before it, and the first one parent that is here.
-    async fn require_line(&self, commits: &[RawCommit], first: &Sha) -> Result<(), Stop> {
-        if commits.iter().any(|commit| commit.parents.len() > 1) {
-            return doubt("there is a merge among the commits");
-        }
-        if commits[1..].iter().zip(commits).any(|(next, before)| next.parents != [before.sha.clone()]) {
-            return doubt("the commits are no line");
-        }
-        let parent_is_here = match commits[0].parents.first() {
-            Some(parent) => self.commit_exists(parent).await?,
-            None => false,
-        };
-        if parent_is_here {
-            return Ok(());
-        }
-        if self.is_shallow().await? {
-            return Err(GitError::Shallow { path: self.common_dir.to_path_buf() }.into());
-        }
-        doubt(format!("commit {} has nothing in common with the new base", first.short()))
     }
 
     async fn require_no_doubtful_settings(&self) -> Result<(), Stop> {
@@ -276,6 +257,17 @@ impl Repo {
             self.command(["hash-object", "-t", "commit", "-w", "--stdin"]).stdin(object).writes().run().await?;
         parse::refs::one("git hash-object", &output.stdout()?)
     }
+}
+
+/// Each commit has one parent, the one before it.
+fn require_line(commits: &[RawCommit]) -> Result<(), Stop> {
+    if commits.iter().any(|commit| commit.parents.len() != 1) {
+        return doubt("there is a merge among the commits");
+    }
+    if commits.windows(2).any(|pair| pair[1].parents[0] != pair[0].sha) {
+        return doubt("the commits are no line");
+    }
+    Ok(())
 }
 
 fn is_false(value: &str) -> bool {

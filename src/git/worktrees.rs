@@ -5,7 +5,7 @@
 //!    and nothing else is touched.
 //! 2. The branch is made by compare-and-swap before the worktree, so that it is known to be this call's own; it is
 //!    taken back only while it still is where this call put it.
-//! 3. An added worktree is verified (both links, branch, commit): a sibling's `git worktree prune` may unregister it
+//! 3. An added worktree is verified (both links, branch): a sibling's `git worktree prune` may unregister it
 //!    while it is being made, and git still exits with 0.
 
 use std::collections::BTreeSet;
@@ -108,7 +108,7 @@ impl Repo {
                 .run()
                 .await?;
             if output.code == Some(0) {
-                return self.verify_added(add).await;
+                return self.verify_added(add);
             }
             let failure = output.failure();
             if !matches!(failure, GitError::LockContention { .. }) {
@@ -121,7 +121,7 @@ impl Repo {
         }
     }
 
-    async fn verify_added(&self, add: &AddWorktree) -> Result<(), GitError> {
+    fn verify_added(&self, add: &AddWorktree) -> Result<(), GitError> {
         let broken = |why: String| GitError::NotAWorktree { path: add.path.clone(), why };
         let link = admin::verify_link(&self.common_dir, &add.path);
         match link.map_err(|source| GitError::reading(&add.path, source))? {
@@ -132,9 +132,6 @@ impl Repo {
         let tree = self.git.tree(&add.path)?;
         if tree.head_branch()?.as_deref() != Some(add.branch.as_str()) {
             return Err(broken(format!("it is not on branch `{}`", add.branch)));
-        }
-        if tree.head().await?.as_ref() != Some(&add.start) {
-            return Err(broken(format!("its branch is not at {}", add.start.short())));
         }
         Ok(())
     }

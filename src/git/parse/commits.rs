@@ -18,6 +18,32 @@ pub(in super::super) struct RawCommit {
     pub(in super::super) message: Vec<u8>,
 }
 
+/// A line of `rev-list --cherry-mark --parents`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Marked {
+    pub(in super::super) sha: Sha,
+    /// The other side has a commit that makes the same change.
+    pub(in super::super) duplicate: bool,
+    /// How many parents git shows.
+    pub(in super::super) parents: usize,
+}
+
+/// Reads the marked commits in the order of git.
+pub(in super::super) fn marked(output: &[u8]) -> Result<Vec<Marked>, GitError> {
+    let lines = output.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    let read = |line: &[u8]| {
+        let (duplicate, rest) = match line {
+            [b'=', rest @ ..] => (true, rest),
+            [b'+', rest @ ..] => (false, rest),
+            _ => return None,
+        };
+        let names: Vec<Sha> = rest.split(|byte| *byte == b' ').map(super::sha).collect::<Option<_>>()?;
+        let parents = names.len() - 1;
+        Some(Marked { sha: names.into_iter().next()?, duplicate, parents })
+    };
+    lines.map(|(index, line)| read(line).ok_or_else(|| super::unknown("git rev-list", index, line))).collect()
+}
+
 /// Reads the objects one after the other. Anything that is no commit, or missing, is an error.
 pub(in super::super) fn batch(output: &[u8]) -> Result<Vec<RawCommit>, GitError> {
     let mut commits = Vec::new();
@@ -96,6 +122,16 @@ mod tests {
         assert_eq!(commits[0].parents.len(), 1);
         assert_eq!(commits[0].others, ["gpgsig"]);
         assert_eq!(commits[0].message, b"subject\n\nparent body\n");
+    }
+
+    #[test]
+    fn marks_and_parents_are_read() {
+        let picks = marked(format!("+{A} {A}\n={A}\n+{A} {A} {A}\n").as_bytes()).unwrap();
+        let seen: Vec<_> = picks.iter().map(|pick| (pick.duplicate, pick.parents)).collect();
+        assert_eq!(seen, [(false, 1), (true, 0), (false, 2)]);
+        for bad in [format!("{A}\n"), format!("+{A} \n"), format!(">{A}\n"), "+\n".to_owned()] {
+            assert!(marked(bad.as_bytes()).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -87,6 +87,7 @@ mod tests {
                 refs::many("x", &output).map(|refs| format!("{refs:?}")),
                 refs::pair("x", &output).map(|pair| format!("{pair:?}")),
                 refs::number("x", &output).map(|number| number.to_string()),
+                commits::marked(&output).map(|commits| format!("{commits:?}")),
                 commits::batch(&output).map(|commits| format!("{commits:?}")),
                 config::list(&output).map(|entries| format!("{entries:?}")),
                 paths::list("x", &output).map(|paths| format!("{paths:?}")),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::sealed::{Place, script};
-use worktree::git::{Git, GitError};
+use super::sealed::{Place, add, script};
+use worktree::git::{Expected, Git, GitError, MoveOutcome, RefUpdate, Replay};
 
 /// The layer with `body` as its git.
 fn instead_of_git(place: &Place, body: &str) -> Git {
@@ -111,12 +111,61 @@ async fn what_the_worker_was_started_with_does_not_reach_git_c09_c10() {
     assert!(!seen.contains(":.:"));
 }
 
+/// What each call costs: a process takes two to four milliseconds, and calls are made for hundreds of worktrees.
 #[tokio::test]
-async fn processes_are_counted() {
+async fn processes_are_counted_and_do_not_creep_up() {
     let place = Place::new();
+    let root = place.repo("shop");
+    let base = place.head(&root);
     let git = place.git_with(&[]);
-    git.clone().with_limit(Duration::from_secs(9)).version().await.unwrap();
-    git.version().await.unwrap();
-    assert_eq!(git.processes_started(), 2);
-    assert_eq!(place.git.processes_started(), 0);
+    assert_eq!(git.processes_started(), 0);
+    let repo = git.discover(&root).await.unwrap().repo;
+    let mut counts = vec![("discover", git.processes_started())];
+    let mut count = |what: &'static str| {
+        let before: u64 = counts.iter().map(|(_, count)| count).sum();
+        counts.push((what, git.processes_started() - before));
+    };
+    let path = place.path().join("w");
+    repo.add_worktree(&add(&path, "feat", &base)).await.unwrap();
+    count("add_worktree");
+    let tree = git.tree(&path).unwrap();
+    tree.checkout_fresh().await.unwrap();
+    count("tree, checkout_fresh");
+    tree.refresh_index().await.unwrap();
+    count("refresh_index");
+    assert!(tree.status().await.unwrap().is_clean());
+    count("status");
+    assert!(tree.hidden_changes().await.unwrap().is_empty());
+    count("hidden_changes");
+    assert_eq!((tree.operation(), tree.head_branch().unwrap().as_deref()), (None, Some("feat")));
+    count("operation, head_branch");
+    let tip = place.commit(&path, "a", "1\n");
+    let onto = place.commit(&root, "b", "1\n");
+    assert_eq!(repo.resolve_commit("main").await.unwrap().as_ref(), Some(&onto));
+    count("resolve_commit of a branch");
+    let Replay::Done { head } = repo.replay(&tip, &onto).await.unwrap() else { panic!() };
+    count("replay of one commit");
+    assert_eq!(tree.move_to(&tip, &head).await.unwrap(), MoveOutcome::Moved);
+    count("move_to");
+    let moved = repo.update_ref("refs/heads/main", &head, Expected::Is(onto.clone()), "x").await.unwrap();
+    assert_eq!(moved, RefUpdate::Done);
+    count("update_ref");
+    assert_eq!(repo.integration(&tip, &head).await.unwrap().unwrap().as_str(), "merge_adds_nothing");
+    count("integration by merging");
+    let wanted = [
+        ("discover", 1),
+        ("add_worktree", 2),
+        ("tree, checkout_fresh", 1),
+        ("refresh_index", 1),
+        ("status", 1),
+        ("hidden_changes", 1),
+        ("operation, head_branch", 0),
+        ("resolve_commit of a branch", 1),
+        ("replay of one commit", 7),
+        ("move_to", 2),
+        ("update_ref", 1),
+        ("integration by merging", 6),
+    ];
+    assert_eq!(counts, wanted);
+    assert_eq!(place.git.processes_started(), 0, "another value counts for itself");
 }
