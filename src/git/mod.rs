@@ -27,6 +27,7 @@ pub mod admin;
 mod branch_name;
 mod checkout;
 mod command;
+mod drivers;
 mod error;
 mod fetch;
 mod hidden;
@@ -49,6 +50,7 @@ mod tree;
 mod worktrees;
 
 pub use checkout::MoveOutcome;
+pub use drivers::{Driver, DriverKind};
 pub use error::GitError;
 pub use hook::HookOutcome;
 pub use integration::Integration;

@@ -16,9 +16,45 @@ pub(in super::super) fn list(output: &[u8]) -> Result<Vec<(String, String)>, Git
     entries.collect()
 }
 
+/// An entry with where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Scoped {
+    /// `system`, `global`, `local`, `worktree` or `command`.
+    pub(in super::super) scope: String,
+    pub(in super::super) key: String,
+    pub(in super::super) value: String,
+}
+
+/// `config --list --show-scope -z`: the scope is an item of its own before each entry.
+pub(in super::super) fn scoped(output: &[u8]) -> Result<Vec<Scoped>, GitError> {
+    let items = super::terminated(WHAT, output)?;
+    let pairs = items.chunks(2).enumerate().map(|(index, pair)| {
+        let fail = || super::unknown(WHAT, 2 * index, pair[0]);
+        let [scope, entry] = pair else { return Err(fail()) };
+        let scope = String::from_utf8_lossy(scope).into_owned();
+        let text = String::from_utf8_lossy(entry);
+        let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+        let known = matches!(scope.as_str(), "system" | "global" | "local" | "worktree" | "command" | "submodule");
+        if !known || !key.contains('.') {
+            return Err(fail());
+        }
+        Ok(Scoped { scope, key: key.to_owned(), value: value.to_owned() })
+    });
+    pairs.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scopes_stand_before_their_entries() {
+        let entries = scoped(b"global\0user.name\nA\0local\0filter.x.clean\nrun\0").unwrap();
+        assert_eq!((entries[1].scope.as_str(), entries[1].key.as_str()), ("local", "filter.x.clean"));
+        for bad in [&b"local\0"[..], b"user.name\nA\0local\0", b"local\0nodot\0"] {
+            assert!(scoped(bad).is_err());
+        }
+    }
 
     #[test]
     fn values_may_hold_anything_or_be_missing() {

@@ -1,5 +1,7 @@
 //! `for-each-ref --format=%(refname)%00%(objectname)` and object names on a line.
 
+use std::collections::BTreeMap;
+
 use super::super::error::GitError;
 use super::super::sha::Sha;
 
@@ -18,6 +20,18 @@ pub(in super::super) fn list(output: &[u8]) -> Result<Vec<(String, Sha)>, GitErr
         }
     }
     Ok(refs)
+}
+
+/// Full ref names with two numbers, `<refname> NUL <ahead> <behind>`.
+pub(in super::super) fn counts(output: &[u8]) -> Result<BTreeMap<String, (u64, u64)>, GitError> {
+    let lines = output.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    let read = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let (name, numbers) = text.split_once('\0')?;
+        let (ahead, behind) = numbers.split_once(' ')?;
+        Some((name.to_owned(), (ahead.parse().ok()?, behind.parse().ok()?)))
+    };
+    lines.map(|(index, line)| read(line).ok_or_else(|| super::unknown(WHAT, index, line))).collect()
 }
 
 /// One object name on a line of its own.
@@ -61,6 +75,8 @@ mod tests {
         assert!(one("x", b"HEAD\n").is_err());
         assert_eq!(pair("x", b"3\t0\n").unwrap(), (3, 0));
         assert!(pair("x", b"3 0\n").is_err());
+        assert_eq!(counts(b"refs/heads/a\x003 0\n").unwrap()["refs/heads/a"], (3, 0));
+        assert!(counts(b"refs/heads/a\x003\n").is_err());
         assert_eq!(number("x", b"12\n").unwrap(), 12);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::sealed::{Place, add, put, script};
-use worktree::git::{Expected, Git, HookOutcome, MoveOutcome, RebaseOutcome, RefUpdate, admin};
+use worktree::git::{DriverKind, Expected, Git, HookOutcome, MoveOutcome, RebaseOutcome, RefUpdate, admin};
 
 const HOOKS: &[&str] = &[
     "applypatch-msg",
@@ -283,4 +283,26 @@ async fn c10_the_answers_are_the_same_with_every_variable_preset() {
     assert!(!seen.exists(), "{}", std::fs::read_to_string(&seen).unwrap_or_default());
     assert_eq!(std::fs::read(index).unwrap(), untouched);
     assert!(!std::fs::read_to_string(other_git.join("config")).unwrap().contains("bare = true"));
+}
+
+#[tokio::test]
+async fn the_repositorys_own_drivers_are_listed_and_the_users_are_not() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.user_config("[filter \"lfs\"]\nprocess = git-lfs filter-process\nrequired = true");
+    let tree = place.worktree(&root, "one").await;
+    assert!(tree.own_drivers().await.unwrap().is_empty());
+    place.run(&root, ["config", "filter.dot.ted.smudge", "run me"]);
+    place.run(&root, ["config", "filter.off.clean", ""]);
+    place.run(&root, ["config", "extensions.worktreeConfig", "true"]);
+    place.run(tree.root(), ["config", "--worktree", "merge.mine.driver", "merge %A"]);
+    put(&root, ".git/more", "[filter \"inc\"]\nprocess = included\n");
+    place.run(&root, ["config", "include.path", "more"]);
+    let own: Vec<_> = tree.own_drivers().await.unwrap().into_iter().map(|d| (d.kind, d.name, d.command)).collect();
+    let wanted = [
+        (DriverKind::Filter, "dot.ted", "run me"),
+        (DriverKind::Filter, "inc", "included"),
+        (DriverKind::Merge, "mine", "merge %A"),
+    ];
+    assert_eq!(own, wanted.map(|(kind, name, command)| (kind, name.to_owned(), command.to_owned())));
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::sealed::{Place, add, put};
-use worktree::git::{Expected, Git, MoveOutcome, RebaseOutcome, RefUpdate, Replay, admin};
+use worktree::git::{Expected, Git, MoveOutcome, RebaseOutcome, RefUpdate, Replay, Version, admin};
 
 /// Adds, fills, changes, rebases, lands and removes, and checks what can be seen on the way.
 async fn life(place: &Place, git: &Git, root: &Path) {
@@ -191,6 +191,9 @@ async fn ten_thousand_packed_branches_do_not_slow_a_lookup() {
     assert_eq!(repo.branch_sha("b/09999").await.unwrap(), Some(head.clone()));
     assert_eq!(repo.branch_collision("b/00001/x").await.unwrap().as_deref(), Some("refs/heads/b/00001"));
     assert_eq!(repo.refs_under("refs/heads/b").await.unwrap().len(), 10_000);
+    if git_counts(&place).await {
+        assert_eq!(repo.ahead_behind_all("refs/heads/b", &head).await.unwrap()["refs/heads/b/09999"], (0, 0));
+    }
     assert!(begun.elapsed() < std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
     life(&place, &place.git, &root).await;
 }
@@ -230,4 +233,25 @@ async fn another_owner_is_its_own_refusal() {
     let error = place.git.discover(&root).await.unwrap_err();
     assert_eq!(error.code().as_str(), "W113");
     assert!(error.to_string().contains("12345") && error.to_string().contains(root.to_str().unwrap()), "{error}");
+}
+
+/// Whether the installed git counts for many branches at once.
+async fn git_counts(place: &Place) -> bool {
+    place.git.version().await.unwrap() >= Version::new(2, 41, 0)
+}
+
+#[tokio::test]
+async fn many_branches_are_counted_at_once() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.run(&root, ["branch", "iii/one"]);
+    let base = place.commit(&root, "a", "1\n");
+    place.run(&root, ["branch", "iii/two"]);
+    place.run(&root, ["checkout", "--quiet", "-b", "iii/three", "iii/one"]);
+    place.commit(&root, "b", "1\n");
+    if git_counts(&place).await {
+        let counts = place.open(&root).await.ahead_behind_all("refs/heads/iii", &base).await.unwrap();
+        let wanted = [("one", (0, 1)), ("three", (1, 1)), ("two", (0, 0))];
+        assert_eq!(Vec::from_iter(counts), wanted.map(|(name, counts)| (format!("refs/heads/iii/{name}"), counts)));
+    }
 }
