@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::fault::{Answer, Fault};
 use super::ident;
 use super::message::{InvocationResult, Invoke, Message};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, encode};
 use super::router::{Key, Owner, Router, Tables};
 
 /// Who gets the answer.
@@ -57,6 +57,10 @@ fn stopped() -> Fault {
     Fault::new("invocation_stopped", "Invocation stopped")
 }
 
+fn too_large(bytes: usize, limit: usize) -> Fault {
+    Fault::new("payload_too_large", format!("the message has {bytes} bytes, the limit is {limit}"))
+}
+
 /// The fault for a function that nobody serves.
 pub(super) fn not_found(key: &Key) -> Fault {
     Fault::new("function_not_found", format!("Function {} not found in namespace {}.", key.1, key.0))
@@ -84,13 +88,8 @@ impl Router {
     }
 
     /// Sends a call to the worker that serves it. Without a caller nobody hears of its end. Gives the outbox that
-    /// took it, or the caller back when there is no such worker.
-    pub(super) fn send_call(
-        &self,
-        key: &Key,
-        caller: Option<Caller>,
-        mut invoke: Invoke,
-    ) -> Result<Outbox, Option<Caller>> {
+    /// took it, or why it was not sent.
+    pub(super) fn send_call(&self, key: &Key, caller: Option<Caller>, mut invoke: Invoke) -> Result<Outbox, Fault> {
         let wanted = match &caller {
             Some(Caller::Worker { invocation_id, .. }) => *invocation_id,
             _ => ident::fresh(),
@@ -100,21 +99,24 @@ impl Router {
         invoke.invocation_id = Some(id);
         invoke.action = None;
         invoke.namespace = None;
-        let message = Message::InvokeFunction(invoke);
+        let text = encode(&Message::InvokeFunction(invoke));
+        if text.len() > self.message_bytes {
+            return Err(too_large(text.len(), self.message_bytes));
+        }
         let outbox = {
             let mut tables = self.lock();
             let Some(Owner::Worker(callee)) = tables.functions.get(key).map(|function| function.owner) else {
-                return Err(caller);
+                return Err(not_found(key));
             };
             let Some(outbox) = tables.sessions.get(&callee).map(|session| session.outbox.clone()) else {
-                return Err(caller);
+                return Err(not_found(key));
             };
             if let Some(caller) = caller {
                 tables.calls.insert(id, Call { caller, callee, function_id: key.1.clone() });
             }
             outbox
         };
-        outbox.push(&message);
+        outbox.push_text(text);
         Ok(outbox)
     }
 
@@ -160,7 +162,12 @@ impl Router {
             session.outbox.clone()
         };
         if let Some(invocation_id) = invocation_id {
-            outbox.push(&result(invocation_id, function_id, answer));
+            let mut text = encode(&result(invocation_id, function_id, answer));
+            if text.len() > self.message_bytes {
+                let fault = too_large(text.len(), self.message_bytes);
+                text = encode(&result(invocation_id, function_id, Err(fault)));
+            }
+            outbox.push_text(text);
         }
     }
 }

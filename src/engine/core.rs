@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot, watch};
 use uuid::Uuid;
@@ -98,8 +98,8 @@ impl Core {
                         }
                         outbox.is_congested().then_some(Wait::Reader(outbox))
                     }
-                    Err(_) => {
-                        self.router.answer_to(from, wanted, &key.1, Err(not_found(&key)));
+                    Err(fault) => {
+                        self.router.answer_to(from, wanted, &key.1, Err(fault));
                         None
                     }
                 }
@@ -203,10 +203,11 @@ impl Core {
                 };
                 match self.router.send_call(&key, Some(Caller::Engine(sender)), invoke) {
                     Ok(_) => async move { receiver.await.unwrap_or(Outcome::Stopped) }.boxed(),
-                    Err(_) => futures_util::future::ready(Outcome::NotFound(not_found(&key))).boxed(),
+                    Err(fault) if fault.code == "function_not_found" => ready(Outcome::NotFound(fault)).boxed(),
+                    Err(fault) => ready(Outcome::Answered(Err(fault))).boxed(),
                 }
             }
-            None => futures_util::future::ready(Outcome::NotFound(not_found(&key))).boxed(),
+            None => ready(Outcome::NotFound(not_found(&key))).boxed(),
         }
     }
 

@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use axum::serve::ListenerExt as _;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -19,8 +19,11 @@ use tokio::time::timeout;
 use super::bindings::{Provider, Target};
 use super::core::{Core, trigger_call};
 use super::fault::Fault;
+use super::http_listener::Bounded;
 use super::ident;
 
+/// How long a connection may stand still beyond the time of a function.
+const IDLE: Duration = Duration::from_secs(30);
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 #[derive(Debug, Clone)]
@@ -158,12 +161,10 @@ struct Serving {
 /// Serves the routes until the engine stops.
 pub(super) async fn serve(core: Arc<Core>, routes: Arc<Routes>, listener: TcpListener) {
     let mut stopping = core.stopping.subscribe();
+    // A connection may stand still for as long as a function may take, and a little more.
+    let idle = core.options.http_timeout + IDLE;
+    let listener = Bounded::new(listener, core.options.limits.http_connections, idle);
     let app = axum::Router::new().fallback(answer).with_state(Serving { core, routes });
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-    });
     tokio::select! {
         served = axum::serve(listener, app) => {
             if let Err(error) = served {

@@ -31,6 +31,7 @@ mod error;
 mod expand;
 mod fault;
 mod http;
+mod http_listener;
 mod ident;
 mod listing;
 mod log;

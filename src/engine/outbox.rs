@@ -69,16 +69,22 @@ pub(super) fn channel(limits: &Limits) -> (Outbox, Drain) {
     (Outbox { items: sender, shared: shared.clone() }, Drain { items: receiver, shared })
 }
 
+/// A message as text. Every message has a JSON form.
+pub(super) fn encode(message: &Message) -> String {
+    serde_json::to_string(message).unwrap_or_else(|error| {
+        tracing::error!(%error, "a frame could not be written as JSON");
+        String::from("{}")
+    })
+}
+
 impl Outbox {
-    /// Takes the frame, or condemns the connection when its peer has not read for too long.
+    /// Takes a message, or condemns the connection when its peer has not read for too long.
     pub(super) fn push(&self, message: &Message) {
-        match serde_json::to_string(message) {
-            Ok(text) => self.push_text(text),
-            Err(error) => tracing::error!(%error, "a frame could not be written as JSON"),
-        }
+        self.push_text(encode(message));
     }
 
-    fn push_text(&self, text: String) {
+    /// As [`Self::push`], for a message that is encoded already.
+    pub(super) fn push_text(&self, text: String) {
         let shared = &self.shared;
         if shared.condemned.load(Ordering::Acquire) {
             return;

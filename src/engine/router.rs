@@ -128,11 +128,14 @@ pub(super) struct Tables {
 /// The tables behind their lock.
 pub(super) struct Router {
     tables: Mutex<Tables>,
+    /// Bytes of the largest message that any client has to take.
+    pub(super) message_bytes: usize,
 }
 
 impl Router {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
+            message_bytes: limits.message_bytes,
             tables: Mutex::new(Tables {
                 limits,
                 sessions: HashMap::new(),

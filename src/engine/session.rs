@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -64,6 +65,7 @@ async fn serve(core: Arc<Core>, stream: TcpStream, peer: SocketAddr, place: Opti
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    keep_alive(&stream);
     let mut purpose = Purpose::Worker;
     let limit = core.options.limits.connections;
     #[expect(clippy::result_large_err, reason = "the signature is the library's")]
@@ -95,6 +97,20 @@ async fn serve(core: Arc<Core>, stream: TcpStream, peer: SocketAddr, place: Opti
         Purpose::Telemetry => discard(&core, socket).await,
     }
     drop(place);
+}
+
+/// Lets the system find out when the peer's machine is gone: iii engines do not ping, and a worker may be busy for
+/// as long as it likes.
+pub(super) fn keep_alive(stream: &TcpStream) {
+    let set = setsockopt(stream, sockopt::KeepAlive, &true);
+    #[cfg(target_os = "linux")]
+    let set = set
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepIdle, &60))
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepInterval, &20))
+        .and_then(|()| setsockopt(stream, sockopt::TcpKeepCount, &3));
+    if let Err(error) = set {
+        tracing::debug!(%error, "a socket could not be kept alive");
+    }
 }
 
 fn refuse(status: StatusCode, text: String) -> ErrorResponse {
