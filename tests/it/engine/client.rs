@@ -39,6 +39,11 @@ impl Client {
     /// Connects and takes the greeting.
     pub async fn connect(url: &str) -> Client {
         let (socket, _) = connect_async(url).await.unwrap();
+        Client::greeted(socket).await
+    }
+
+    /// Takes the greeting on a connection made otherwise.
+    pub async fn greeted(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Client {
         let mut client =
             Client { socket, early: VecDeque::new(), worker_id: String::new(), reattach_token: String::new(), next: 0 };
         let greeting = client.recv().await;

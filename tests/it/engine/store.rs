@@ -80,3 +80,105 @@ async fn concurrent_updates_of_one_key_all_count() {
     assert_eq!(nothing, Value::Null);
     engine.shutdown().await;
 }
+
+/// A state directory with some values in it; gives how many.
+async fn filled(dir: &std::path::Path) -> usize {
+    let engine = engine(dir).await;
+    let mut client = Client::worker(&engine.url(), "client", &[]).await;
+    for n in 0..40 {
+        let value = json!({"scope": "s", "key": n.to_string(), "value": "x".repeat(3000)});
+        client.call("state::set", value).await.unwrap();
+    }
+    engine.shutdown().await;
+    40
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_store_is_refused_by_name_or_read_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let count = filled(dir.path()).await;
+    let path = dir.path().join("engine.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let mut damaged: Vec<Vec<u8>> = Vec::new();
+    for part in 1..8 {
+        damaged.push(whole[..whole.len() * part / 8].to_vec());
+    }
+    for at in (0..whole.len()).step_by(whole.len() / 60) {
+        let mut bytes = whole.clone();
+        bytes[at..(at + 16).min(whole.len())].fill(0xa5);
+        damaged.push(bytes);
+    }
+    let mut refused = 0;
+    for bytes in damaged {
+        std::fs::write(&path, &bytes).unwrap();
+        match Engine::start(options(dir.path())).await {
+            Err(error) => {
+                assert!(error.to_string().contains("engine.redb"), "{error}");
+                assert_eq!(std::fs::read(&path).unwrap().len(), bytes.len(), "a refused file was touched: {error}");
+                refused += 1;
+            }
+            Ok(engine) => {
+                let mut client = Client::worker(&engine.url(), "client", &[]).await;
+                let list = client.call("state::list", json!({"scope": "s"})).await.unwrap();
+                assert_eq!(list.as_array().unwrap().len(), count);
+                assert!(list.as_array().unwrap().iter().all(|value| *value == "x".repeat(3000)));
+                engine.shutdown().await;
+            }
+        }
+    }
+    assert!(refused > 7, "only {refused} damaged files were refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_and_newer_stores_are_refused_by_name_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("engine.redb");
+    std::fs::write(&path, "these are my notes, not a store").unwrap();
+    let error = Engine::start(options(dir.path())).await.unwrap_err();
+    assert!(error.to_string().contains("engine.redb"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "these are my notes, not a store");
+
+    std::fs::remove_file(&path).unwrap();
+    let table = redb::TableDefinition::<&str, u64>::new("theirs");
+    let database = redb::Database::create(&path).unwrap();
+    let writing = database.begin_write().unwrap();
+    writing.open_table(table).unwrap().insert("n", 1).unwrap();
+    writing.commit().unwrap();
+    drop(database);
+    let error = Engine::start(options(dir.path())).await.unwrap_err();
+    assert!(error.to_string().contains("another program made it"), "{error}");
+
+    std::fs::remove_file(&path).unwrap();
+    engine(dir.path()).await.shutdown().await;
+    let meta = redb::TableDefinition::<&[u8], &[u8]>::new("meta");
+    let database = redb::Database::create(&path).unwrap();
+    let writing = database.begin_write().unwrap();
+    writing.open_table(meta).unwrap().insert(&b"format"[..], &2u64.to_le_bytes()[..]).unwrap();
+    writing.commit().unwrap();
+    drop(database);
+    let error = Engine::start(options(dir.path())).await.unwrap_err();
+    assert!(matches!(error, EngineError::NewerStore { found: 2, .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_mostly_free_space_is_compacted_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = engine(dir.path()).await;
+    let mut client = Client::worker(&first.url(), "client", &[]).await;
+    for n in 0..12 {
+        let value = json!({"scope": "s", "key": n.to_string(), "value": "x".repeat(4 << 20)});
+        client.call("state::set", value).await.unwrap();
+    }
+    for n in 0..11 {
+        client.call("state::delete", json!({"scope": "s", "key": n.to_string()})).await.unwrap();
+    }
+    first.shutdown().await;
+    let size = || std::fs::metadata(dir.path().join("engine.redb")).unwrap().len();
+    let before = size();
+    let second = engine(dir.path()).await;
+    assert!(size() < before / 2, "{before} bytes became {}", size());
+    let mut client = Client::worker(&second.url(), "client", &[]).await;
+    let left = client.call("state::list", json!({"scope": "s"})).await.unwrap();
+    assert_eq!(left.as_array().unwrap().len(), 1);
+    second.shutdown().await;
+}
