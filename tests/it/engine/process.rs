@@ -1,0 +1,56 @@
+//! An engine as a process of its own, to be killed and to be measured.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// A running `examples/engine`.
+pub struct Process {
+    child: Child,
+    pub url: String,
+}
+
+fn program() -> PathBuf {
+    // target/debug/deps/it-… → target/debug/examples/engine, which cargo builds together with the tests.
+    let here = std::env::current_exe().unwrap();
+    here.parent().unwrap().parent().unwrap().join("examples/engine")
+}
+
+impl Process {
+    /// Starts it and waits until it is ready.
+    pub fn start(state_dir: &Path) -> Process {
+        let mut child = Command::new(program())
+            .arg(state_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("examples/engine is built with the tests");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
+        Process { child, url: ready["url"].as_str().unwrap().to_owned() }
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Killed already, most of the time.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
