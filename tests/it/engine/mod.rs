@@ -2,6 +2,7 @@
 
 mod calls;
 mod client;
+mod clients;
 mod configuration;
 mod cron;
 mod fuzz;
