@@ -36,23 +36,22 @@ async fn main() -> anyhow::Result<()> {
 
     let request = json!({"repo_path": repository, "session_id": "rust-example"});
     let created = call(&client, "worktree::create", request).await?;
-    let path = created["path"].as_str().context("no path in the answer")?;
-    println!("created {} at {path}", created["worktree_id"]);
+    let (id, path) = (text(&created, "worktree_id")?, text(&created, "path")?);
+    println!("created {id} at {path}");
 
     std::fs::write(format!("{path}/from-rust.txt"), "hello\n")?;
     git(path, &["add", "from-rust.txt"])?;
     git(path, &["commit", "--quiet", "--message", "Say hello from Rust"])?;
 
-    let request =
-        json!({"worktree_id": created["worktree_id"], "target_branch": "main", "test_cmd": "test -s from-rust.txt"});
+    let request = json!({"worktree_id": id, "target_branch": "main", "test_cmd": "test -s from-rust.txt"});
     let queued = call(&client, "worktree::land", request).await?;
-    println!("queued as {}", queued["job_id"]);
+    println!("queued as {}", text(&queued, "job_id")?);
 
     loop {
         let (kind, event) = ends.recv().await.context("no more events")?;
-        if event["worktree_id"] == created["worktree_id"] {
+        if event["worktree_id"] == id {
             ensure!(kind == "landed", "blocked: {}: {}", event["code"], event["message"]);
-            println!("landed as {}", event["merged_sha"]);
+            println!("landed as {}", text(&event, "merged_sha")?);
             break;
         }
     }
@@ -68,6 +67,10 @@ async fn call(client: &IIIClient, function_id: &str, payload: Value) -> anyhow::
         Err(Error::Remote { code, message, .. }) => bail!("{function_id}: {code}: {message}"),
         Err(error) => Err(error.into()),
     }
+}
+
+fn text<'a>(answer: &'a Value, key: &str) -> anyhow::Result<&'a str> {
+    answer[key].as_str().with_context(|| format!("no {key} in {answer}"))
 }
 
 fn git(directory: &str, arguments: &[&str]) -> anyhow::Result<()> {

@@ -157,6 +157,51 @@ pub async fn a_refused_create_leaves_nothing(stand: Stand) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+pub async fn a_pull_request_gets_one_worktree(stand: Stand) {
+    let repository = stand.repository("shop");
+    let origin = stand.seal.path().join("origin.git");
+    repository.git(&["clone", "--quiet", "--bare", &repository.text(), origin.to_str().unwrap()]);
+    repository.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
+    let proposed = repository.commit("proposal", "x\n");
+    repository.git(&["push", "--quiet", "origin", "HEAD:refs/pull/7/head"]);
+    repository.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+
+    let created = stand.create_with(&repository, json!({"pr": 7})).await;
+    assert_eq!((created.branch.as_str(), &created.base_sha), ("iii/pr-7", &proposed));
+    assert_eq!(created.checkout.read("proposal"), "x\n");
+    let again = json!({"repo_path": repository.text(), "pr": 7});
+    let message = stand.client.refused("worktree::create", again, "W120").await;
+    assert!(message.contains(&created.id), "the worktree that has it is not named: {message}");
+    let missing = json!({"repo_path": repository.text(), "pr": 8});
+    stand.client.refused("worktree::create", missing, "W112").await;
+}
+
+pub async fn many_at_once_all_succeed(stand: Stand) {
+    let repository = stand.repository("shop");
+    let creates = (0..8).map(|_| stand.create(&repository));
+    let created = futures_util::future::join_all(creates).await;
+    let worktrees = repository.worktrees();
+    assert_eq!(worktrees.len(), 9, "{worktrees:?}");
+    for one in created {
+        assert!(worktrees.contains(&one.checkout.path().to_owned()));
+        assert_eq!(one.checkout.git(&["status", "--porcelain"]), "");
+    }
+}
+
+pub async fn a_repository_of_another_user_is_named(stand: Stand) {
+    let repository = stand.repository("shop");
+    let somebody = 4711;
+    for path in [repository.path().to_owned(), repository.path().join(".git")] {
+        if let Err(error) = std::os::unix::fs::chown(&path, Some(somebody), None) {
+            eprintln!("skipped: only root can give a directory away: {error}");
+            return;
+        }
+    }
+    let request = json!({"repo_path": repository.text()});
+    let message = stand.client.refused("worktree::create", request, "W113").await;
+    assert!(message.contains(&repository.text()) && message.contains("4711"), "{message}");
+}
+
 /// Every file below a directory that may not exist, except what begins with a dot.
 fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };

@@ -6,6 +6,7 @@ pub mod claiming;
 pub mod creating;
 pub mod landing;
 pub mod looking;
+pub mod pruning;
 pub mod refusing;
 pub mod removing;
 pub mod surviving;
@@ -23,6 +24,9 @@ macro_rules! every_scenario {
                 any_directory_of_the_repository_will_do,
                 a_failing_checkout_hook_does_not_fail_a_complete_tree,
                 a_refused_create_leaves_nothing,
+                a_pull_request_gets_one_worktree,
+                many_at_once_all_succeed,
+                a_repository_of_another_user_is_named,
             }
             claiming {
                 a_claim_is_exclusive_and_given_back,
@@ -44,6 +48,9 @@ macro_rules! every_scenario {
                 a_branch_is_deleted_only_when_asked,
                 what_is_half_removed_can_be_removed_again,
                 another_directory_in_its_place_is_not_removed,
+            }
+            pruning {
+                what_holds_work_or_is_in_use_is_skipped_with_a_reason,
             }
             refusing {
                 a_request_that_is_wrong_is_refused_by_field,
@@ -75,6 +82,8 @@ macro_rules! every_scenario {
             surviving {
                 a_killed_worker_finishes_its_land_without_help,
                 a_stopped_worker_loses_nothing,
+                a_worker_that_is_stopped_during_a_gate_goes_on_later,
+                a_worker_that_is_killed_at_any_moment_lands_once,
             }
         }
     };

@@ -1,8 +1,10 @@
 //! A worker that dies, or is stopped, and comes back.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::support::{Gate, Stand};
+use crate::support::{Gate, Stand, until};
 
 fn ids(listed: &Value) -> Vec<&str> {
     listed["worktrees"].as_array().unwrap().iter().map(|one| one["worktree_id"].as_str().unwrap()).collect()
@@ -46,4 +48,51 @@ pub async fn a_stopped_worker_loses_nothing(mut stand: Stand) {
     let after = stand.client.ok("worktree::list", json!({})).await;
     assert_eq!(ids(&after), [&one.id, &two.id]);
     assert_eq!(before, after);
+}
+
+pub async fn a_worker_that_is_stopped_during_a_gate_goes_on_later(mut stand: Stand) {
+    let repository = stand.repository("shop");
+    let landing = stand.create(&repository).await;
+    let head = landing.checkout.commit("apples", "3\n");
+    let before = repository.sha("main");
+    let gate = Gate::new(&stand.seal, "slow");
+    stand.land(&landing, json!({"test_cmd": gate.command()})).await;
+    gate.started().await;
+    let status = stand.stop_and_restart().await;
+    assert!(status.success(), "{status}");
+    assert_eq!(repository.sha("main"), before);
+    let mut events = stand.hear().await;
+    gate.end(0);
+    assert_eq!(events.landed(&landing.id).await["merged_sha"], head);
+}
+
+pub async fn a_worker_that_is_killed_at_any_moment_lands_once(mut stand: Stand) {
+    let repository = stand.repository("shop");
+    for (turn, delay_ms) in [0_u64, 10, 25, 50, 80, 120, 180, 260].into_iter().enumerate() {
+        let landing = stand.create(&repository).await;
+        landing.checkout.commit(&format!("file-{turn}"), "x\n");
+        // So that there is something to rebase.
+        repository.commit(&format!("main-{turn}"), "x\n");
+        stand.land(&landing, json!({"test_cmd": "true"})).await;
+        tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+        stand.kill_and_restart().await;
+        until("the end of the land", || async {
+            let listed = stand.client.ok("worktree::list", json!({})).await;
+            assert!(
+                !listed.to_string().contains("land-blocked"),
+                "killed after {delay_ms} ms: {listed:#}\n{}",
+                stand.log()
+            );
+            listed["worktrees"].as_array().unwrap().is_empty().then_some(())
+        })
+        .await;
+        let subject = format!("Write file-{turn}");
+        let landed = repository.git(&["log", "--format=%s", "main"]).lines().filter(|line| *line == subject).count();
+        assert_eq!(landed, 1, "killed after {delay_ms} ms");
+        assert_eq!(repository.git(&["status", "--porcelain"]), "", "killed after {delay_ms} ms");
+        assert_eq!(repository.branch(&landing.branch), None, "killed after {delay_ms} ms");
+        assert!(!landing.checkout.path().exists(), "killed after {delay_ms} ms");
+    }
+    assert_eq!(repository.worktrees(), [repository.path()]);
+    assert_eq!(repository.git(&["rev-list", "--merges", "main"]), "");
 }

@@ -48,9 +48,13 @@ impl Stand {
 
     /// `worktree dev` with these keys of the configuration.
     pub async fn dev_with(keys: Value) -> Self {
-        let seal = Seal::new();
+        Self::dev_in(Seal::new(), keys, &[]).await
+    }
+
+    /// `worktree dev` in this seal, with these keys of the configuration and these variables in its environment.
+    pub async fn dev_in(seal: Seal, keys: Value, variables: &[(&str, &str)]) -> Self {
         write_seed(&seal, keys);
-        let (worker, url, http) = start_dev(&seal, 0, 0).await;
+        let (worker, url, http) = start_dev(&seal, 0, 0, variables).await;
         let client = Client::connect(&url).await;
         Self { seal, client, worker, engine: EngineSide::InWorker, url, http }
     }
@@ -117,7 +121,7 @@ impl Stand {
 
     async fn restart_worker(&mut self) {
         if let EngineSide::InWorker = self.engine {
-            (self.worker, self.url, self.http) = start_dev(&self.seal, port(&self.url), port(&self.http)).await;
+            (self.worker, self.url, self.http) = start_dev(&self.seal, port(&self.url), port(&self.http), &[]).await;
             self.client = Client::connect(&self.url).await;
         } else {
             self.worker = start_serve(&self.seal, &self.url);
@@ -217,8 +221,9 @@ fn seed_path(seal: &Seal) -> PathBuf {
     seal.path().join("seed.yaml")
 }
 
-async fn start_dev(seal: &Seal, port: u16, http_port: u16) -> (Process, String, String) {
+async fn start_dev(seal: &Seal, port: u16, http_port: u16, variables: &[(&str, &str)]) -> (Process, String, String) {
     let mut command = seal.command(BINARY);
+    command.envs(variables.iter().copied());
     command.arg("dev").args(["--port", &port.to_string(), "--http-port", &http_port.to_string()]);
     command.arg("--state-dir").arg(seal.path().join("state")).arg("--config").arg(seed_path(seal));
     let mut process = Process::start("worktree dev", command);

@@ -110,3 +110,130 @@ async fn a_seed_that_cannot_be_applied_ends_the_worker_and_names_the_key() {
         assert_eq!(process.lines(), Vec::<String>::new(), "it said that it was ready");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_keeps_moving_is_given_up() {
+    let stand = Stand::dev_with(json!({"max_land_retries": 1})).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    let head = created.checkout.commit("apples", "3\n");
+    // Each run of the gate moves the target.
+    let gate = format!("git -C {} commit --quiet --allow-empty --message busy", repository.path().display());
+    stand.land(&created, json!({"test_cmd": gate})).await;
+    let event = events.blocked(&created.id).await;
+    assert_eq!((&event["code"], &event["reason"]), (&json!("W412"), &json!("target_moved_exhausted")), "{event:#}");
+    assert_eq!(repository.git(&["rev-list", "--count", "main"]), "3", "the gate ran twice, and nothing landed");
+    assert_eq!(created.checkout.git(&["show", &format!("{}:apples", created.branch)]), "3");
+    assert_ne!(created.checkout.sha("HEAD"), head, "it was rebased onto the target it met");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_takes_too_long_is_ended_with_all_it_started() {
+    let stand = Stand::dev_with(json!({"test_timeout_ms": 700})).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    created.checkout.commit("apples", "3\n");
+    let pid = stand.seal.path().join("pid");
+    created.checkout.commit("gate.sh", &format!("sleep 300 & echo $! > {}; wait\n", pid.display()));
+    stand.land(&created, json!({"test_cmd": "sh gate.sh"})).await;
+    let event = events.blocked(&created.id).await;
+    assert_eq!((&event["code"], &event["reason"]), (&json!("W411"), &json!("test_failed")), "{event:#}");
+    assert!(event["message"].as_str().unwrap().contains("test_timeout_ms"), "{event:#}");
+    let pid = std::fs::read_to_string(pid).unwrap();
+    until("the end of what the gate started", || async {
+        (!std::path::Path::new("/proc").join(pid.trim()).exists()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn branches_are_named_and_kept_as_configured() {
+    let keys = json!({
+        "branch_naming": "codename", "branch_prefix": "agents/", "gates": {"allow_branch_delete": false},
+    });
+    let stand = Stand::dev_with(keys).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    assert_eq!(created.branch, format!("agents/{}", worktree::model::id::codename(&created.id)));
+    let head = created.checkout.commit("apples", "3\n");
+    stand.land(&created, json!({})).await;
+    events.landed(&created.id).await;
+    assert_eq!(repository.branch(&created.branch), Some(head));
+    let other = stand.create(&repository).await;
+    let request = json!({"worktree_id": other.id, "delete_branch": true});
+    let message = stand.client.refused("worktree::remove", request, "W500").await;
+    assert!(message.contains("gates.allow_branch_delete"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_idle_and_holds_nothing_is_pruned() {
+    let stand = Stand::dev_with(json!({"prune_expire_hours": 0})).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let idle = stand.create(&repository).await;
+    let ahead = stand.create(&repository).await;
+    let head = ahead.checkout.commit("apples", "3\n");
+    let gone = stand.create(&repository).await;
+    std::fs::remove_dir_all(gone.checkout.path()).unwrap();
+    let rehearsed = stand.client.ok("worktree::prune", json!({"dry_run": true})).await;
+    assert!(idle.checkout.path().exists(), "a rehearsal removed it");
+    let pruned = stand.client.ok("worktree::prune", json!({})).await;
+    assert_eq!(rehearsed["pruned"], pruned["pruned"]);
+    assert!(pruned["pruned"].as_array().unwrap().contains(&json!(idle.id)), "{pruned}");
+    events.next("worktree::removed", &idle.id).await;
+    assert!(!idle.checkout.path().exists());
+    assert!(repository.branch(&gone.branch).is_some(), "nobody has looked at what is on it");
+    assert_eq!(ahead.checkout.sha("HEAD"), head);
+    let listed = stand.client.ok("worktree::list", json!({})).await;
+    let left: Vec<_> = listed["worktrees"].as_array().unwrap().iter().map(|one| &one["worktree_id"]).collect();
+    assert_eq!(left, [&json!(ahead.id)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ignored_files_are_copied_when_asked() {
+    let provision = json!({"copy_ignored": true, "exclude": ["*.log"]});
+    let stand = Stand::dev_with(json!({"provision": provision})).await;
+    let repository = stand.repository("shop");
+    repository.commit(".gitignore", "cache/\n.env\n*.log\n");
+    repository.write("cache/deep/object", "built\n");
+    repository.write(".env", "KEY=1\n");
+    repository.write("debug.log", "x\n");
+    repository.write("loose", "not ignored\n");
+    let created = stand.create(&repository).await;
+    until("the copies", || async {
+        let there = |file: &str| created.checkout.path().join(file).exists();
+        (there("cache/deep/object") && there(".env")).then_some(())
+    })
+    .await;
+    assert_eq!(created.checkout.read(".env"), "KEY=1\n");
+    assert!(!created.checkout.path().join("debug.log").exists() && !created.checkout.path().join("loose").exists());
+    assert_eq!(created.checkout.git(&["status", "--porcelain"]), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_of_git_in_the_environment_change_nothing() {
+    let seal = crate::support::Seal::new();
+    let trap = crate::support::Checkout::init(seal.path().join("trap"), &seal);
+    trap.commit("bait", "x\n");
+    let (refs, index) = (trap.refs(), std::fs::read(trap.path().join(".git/index")).unwrap());
+    let git_dir = trap.path().join(".git").to_str().unwrap().to_owned();
+    let git_index = trap.path().join(".git/index").to_str().unwrap().to_owned();
+    let variables = [
+        ("GIT_DIR", git_dir.as_str()),
+        ("GIT_WORK_TREE", trap.path().to_str().unwrap()),
+        ("GIT_INDEX_FILE", &git_index),
+    ];
+    let variables = variables.map(|(name, value)| (name, value.to_owned()));
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let stand = Stand::dev_in(seal, json!({}), &variables).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    let head = created.checkout.commit("apples", "3\n");
+    stand.land(&created, json!({"test_cmd": "git rev-parse --show-toplevel"})).await;
+    assert_eq!(events.landed(&created.id).await["merged_sha"], head);
+    assert_eq!((trap.refs(), std::fs::read(trap.path().join(".git/index")).unwrap()), (refs, index));
+}
