@@ -263,10 +263,13 @@ fn sweep(common_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what a failed `git worktree add` left of `root`: the entry that names it, a half-made entry of its name
-/// that is not among `known`, and the directory. Nothing is removed, and the answer is `false`, when the directory
-/// holds anything but a `.git` file.
-pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsString>) -> io::Result<bool> {
+/// Removes what a failed `git worktree add` left of `root`: the entry that names it, and the directory. Nothing is
+/// removed, and the answer is `false`, when the directory holds anything but a `.git` file.
+///
+/// An entry that is only half made names nothing yet, and its own name says little: git puts digits behind a name that
+/// is taken, so that the half-made entry of a sibling may be called alike. Git writes the lock first, so a new entry
+/// (not among `known`) that is locked for our `reason` is ours.
+pub(super) fn take_back(common_dir: &Path, root: &Path, reason: &str, known: &BTreeSet<OsString>) -> io::Result<bool> {
     let is_dir = found(root.symlink_metadata())?.is_some_and(|meta| meta.is_dir());
     if is_dir {
         for item in fs::read_dir(root)? {
@@ -275,18 +278,16 @@ pub(super) fn take_back(common_dir: &Path, root: &Path, known: &BTreeSet<OsStrin
             }
         }
     }
-    let base = root.file_name().unwrap_or_default().as_bytes();
     for name in names(common_dir)?.difference(known) {
         let dir = common_dir.join("worktrees").join(name);
-        let entry = read_entry(common_dir, name.clone())?;
-        let ours = match &entry {
+        let complete = read_entry(common_dir, name.clone())?;
+        let half_made = AdminEntry { name: name.clone(), dir, gitdir: root.join(".git") };
+        let ours = match &complete {
             Some(entry) => entry.gitdir.parent().map(settled) == Some(settled(root)),
-            // Git names an entry after the directory, with digits behind it where that name is taken.
-            None => name.as_bytes().strip_prefix(base).is_some_and(|rest| rest.iter().all(u8::is_ascii_digit)),
+            None => lock_reason(&half_made)?.as_deref() == Some(reason.trim_end()),
         };
         if ours {
-            let gitdir = root.join(".git");
-            drop_entry(common_dir, &entry.unwrap_or(AdminEntry { name: name.clone(), dir, gitdir }))?;
+            drop_entry(common_dir, &complete.unwrap_or(half_made))?;
         }
     }
     if is_dir {

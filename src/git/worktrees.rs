@@ -31,7 +31,8 @@ pub struct AddWorktree {
     pub branch: String,
     /// The commit that the branch starts at.
     pub start: Sha,
-    /// Why it is locked: locked worktrees survive a `git worktree prune` that cannot see their directory.
+    /// Why it is locked: locked worktrees survive a `git worktree prune` that cannot see their directory. It should name
+    /// this worktree alone, because a half-made entry is known by it.
     pub lock_reason: String,
 }
 
@@ -162,11 +163,10 @@ impl Addition {
         }
     }
 
-    /// Removes the entry and the directory that the failed process left: an entry that names our path, or a half
-    /// written one of our name that was not there before. `false` when something stays.
+    /// Removes the entry and the directory that the failed process left. `false` when something stays.
     fn take_back_entry(&self) -> bool {
         let path = self.add.path.display();
-        match admin::take_back(&self.repo.common_dir, &self.add.path, &self.known) {
+        match admin::take_back(&self.repo.common_dir, &self.add.path, &self.add.lock_reason, &self.known) {
             Ok(true) => return true,
             Ok(false) => tracing::warn!(%path, "a worktree that was not wanted any more holds files; it is kept"),
             Err(error) => tracing::warn!(%error, %path, "the entry of a failed add is left behind"),

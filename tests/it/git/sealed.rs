@@ -131,7 +131,7 @@ pub fn add(path: &Path, branch: &str, start: &Sha) -> AddWorktree {
         path: path.to_owned(),
         branch: branch.to_owned(),
         start: start.clone(),
-        lock_reason: "iii worktree wt_0123456789ab".to_owned(),
+        lock_reason: format!("iii worktree {branch}"),
     }
 }
 

@@ -16,13 +16,13 @@ async fn an_added_worktree_is_registered_locked_and_on_its_branch() {
     assert_eq!(all.len(), 2);
     assert!(all[0].primary);
     assert_eq!(all[1].branch.as_deref(), Some("iii/wt_1"));
-    assert_eq!(all[1].locked.as_deref(), Some("iii worktree wt_0123456789ab"));
+    assert_eq!(all[1].locked.as_deref(), Some("iii worktree iii/wt_1"));
     assert_eq!(tree.head_branch().unwrap().as_deref(), Some("iii/wt_1"));
     assert!(tree.status().await.unwrap().is_clean());
     assert!(tree.root().join("README").exists());
     assert_eq!(repo.upstream_of("iii/wt_1").await.unwrap(), None);
     let Link::Intact(entry) = admin::verify_link(repo.common_dir(), tree.root()).unwrap() else { panic!() };
-    assert_eq!(admin::lock_reason(&entry).unwrap().as_deref(), Some("iii worktree wt_0123456789ab"));
+    assert_eq!(admin::lock_reason(&entry).unwrap().as_deref(), Some("iii worktree iii/wt_1"));
     assert_eq!(admin::read_marker(&entry).unwrap(), None);
     admin::write_marker(&entry, b"{}").unwrap();
     admin::write_marker(&entry, b"{1}").unwrap();
@@ -230,4 +230,25 @@ async fn c03_a_worktree_that_was_unregistered_meanwhile_is_a_failure() {
     assert!(error.to_string().contains("entry"), "{error}");
     assert_eq!(repo.branch_sha("b").await.unwrap(), None);
     assert!(!place.path().join("w").exists());
+}
+
+#[tokio::test]
+async fn c04_a_half_made_entry_is_taken_back_only_by_its_owner() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let bin = place.path().join("bin");
+    let entries = root.join(".git/worktrees");
+    // Stands in for a git that dies while two entries are half made: its own, and one of a sibling called alike.
+    let body = format!(
+        "case \"$*\" in *'worktree add'*) mkdir -p '{0}/w' '{0}/w1'; printf 'iii worktree b' >'{0}/w/locked'; \
+         printf 'iii worktree c' >'{0}/w1/locked'; exit 128;; esac; exec '{1}/git' \"$@\"",
+        entries.display(),
+        place.run(&root, ["--exec-path"]),
+    );
+    script(&bin.join("git"), &body);
+    let git = place.git_with(&[("PATH", &format!("{}:/usr/bin:/bin", bin.display()))]);
+    let repo = git.discover(&root).await.unwrap().repo;
+    repo.add_worktree(&add(&place.path().join("w"), "b", &place.head(&root))).await.unwrap_err();
+    let left: Vec<_> = std::fs::read_dir(entries).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["w1"]);
 }
