@@ -15,17 +15,17 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
+use super::capture::{Capture, Keep};
 use super::error::{GitError, classify};
 use super::surroundings::Variable;
 
@@ -138,6 +138,7 @@ async fn supervise(mut plan: Plan, abandoned: oneshot::Receiver<()>) -> Result<O
     });
 
     let status = tokio::select! {
+        biased;
         status = child.wait() => Some(status),
         () = tokio::time::sleep(plan.limit) => None,
         _ = abandoned => None,
@@ -178,7 +179,13 @@ async fn end(group: &Group, child: &mut Child, stdout: &Capture, stderr: &Captur
 }
 
 fn not_started(plan: &Plan, source: io::Error) -> GitError {
-    GitError::Spawn { program: plan.program.display().to_string(), source }
+    // The system has one error for a missing program and a missing directory to run it in.
+    match &plan.cwd {
+        Some(cwd) if source.kind() == io::ErrorKind::NotFound && !cwd.is_dir() => {
+            GitError::NotARepository { path: cwd.clone() }
+        }
+        _ => GitError::Spawn { program: plan.program.display().to_string(), source },
+    }
 }
 
 fn trace(plan: &Plan, begun: Instant, end: &str) {
@@ -217,71 +224,5 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.send(Signal::SIGKILL);
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Head,
-    Tail,
-}
-
-#[derive(Default)]
-struct Captured {
-    bytes: Vec<u8>,
-    cut: bool,
-}
-
-/// A pipe that is read to its end by a task of its own.
-struct Capture {
-    captured: Arc<Mutex<Captured>>,
-    reader: JoinHandle<()>,
-}
-
-impl Capture {
-    fn start(pipe: Option<impl AsyncRead + Unpin + Send + 'static>, cap: usize, keep: Keep) -> Capture {
-        let captured = Arc::new(Mutex::new(Captured::default()));
-        let into = Arc::clone(&captured);
-        let reader = tokio::spawn(async move {
-            let Some(mut pipe) = pipe else { return };
-            let mut chunk = vec![0u8; 64 * 1024];
-            // A read error is an end: nothing more will come.
-            while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
-                into.lock().unwrap_or_else(PoisonError::into_inner).take(&chunk[..count], cap, keep);
-            }
-        });
-        Capture { captured, reader }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.reader.is_finished()
-    }
-
-    /// What was read, once the pipe is closed or `until` has come; and whether that is everything.
-    async fn finish(mut self, until: tokio::time::Instant) -> (Vec<u8>, bool) {
-        if tokio::time::timeout_at(until, &mut self.reader).await.is_err() {
-            self.reader.abort();
-        }
-        let captured = std::mem::take(&mut *self.captured.lock().unwrap_or_else(PoisonError::into_inner));
-        (captured.bytes, !captured.cut)
-    }
-}
-
-impl Captured {
-    fn take(&mut self, chunk: &[u8], cap: usize, keep: Keep) {
-        match keep {
-            Keep::Head => {
-                let room = cap.saturating_sub(self.bytes.len()).min(chunk.len());
-                self.bytes.extend_from_slice(&chunk[..room]);
-                self.cut |= room < chunk.len();
-            }
-            Keep::Tail => {
-                self.bytes.extend_from_slice(chunk);
-                if self.bytes.len() > cap {
-                    self.bytes.drain(..self.bytes.len() - cap);
-                    self.cut = true;
-                }
-            }
-        }
     }
 }

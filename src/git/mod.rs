@@ -25,6 +25,7 @@
 pub mod admin;
 
 mod branch_name;
+mod capture;
 mod checkout;
 mod command;
 mod drivers;

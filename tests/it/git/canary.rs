@@ -172,6 +172,7 @@ async fn everything(place: &Place, git: &Git, root: &Path) {
 fn stage(place: &Place) -> PathBuf {
     let root = place.repo("shop");
     put(&root, ".gitattributes", "* diff=evil\n");
+    put(&root, ".git/info/attributes", "* diff=evil\n");
     place.commit(&root, "a", "1\n");
     place.run(&root, ["branch", "side"]);
     place.run(&root, ["checkout", "--quiet", "side"]);

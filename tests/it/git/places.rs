@@ -201,6 +201,17 @@ async fn branch_names_are_judged_as_git_judges_them() {
 }
 
 #[tokio::test]
+async fn c40_a_directory_that_vanished_is_not_a_missing_git() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let tree = place.worktree(&root, "one").await;
+    std::fs::remove_dir_all(tree.root()).unwrap();
+    let error = tree.status().await.unwrap_err();
+    assert_eq!(error.code().as_str(), "W110");
+    assert!(error.to_string().contains("/one"), "{error}");
+}
+
+#[tokio::test]
 async fn the_version_is_read() {
     let place = Place::new();
     assert!(place.git.require_version().await.unwrap().major >= 2);
