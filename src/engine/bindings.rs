@@ -163,14 +163,22 @@ impl Router {
 
 impl Tables {
     pub(super) fn register_type(&mut self, provider: Uuid, message: RegisterTriggerType) {
-        let Some(session) = self.sessions.get(&provider) else { return };
+        let limit = self.limits.functions_per_connection;
+        let Some(session) = self.sessions.get_mut(&provider) else { return };
         let namespace = message.namespace.unwrap_or_else(|| session.namespace.clone());
         let key = (namespace.clone(), message.id.clone());
         let owner = match self.types.get(&key).map(|known| &known.owner) {
             Some(TypeOwner::Worker(owner)) if *owner == provider => None,
             Some(TypeOwner::Worker(owner)) => Some(owner.to_string()),
             Some(TypeOwner::Engine(worker, _)) => Some((*worker).to_owned()),
-            None => None,
+            None if session.registrations >= limit => {
+                session.outbox.close("too many trigger types on one connection");
+                return;
+            }
+            None => {
+                session.registrations += 1;
+                None
+            }
         };
         if let Some(owner_worker_id) = owner {
             // SDKs take any code but this one as fatal.
@@ -209,6 +217,9 @@ impl Tables {
         let key = (namespace, id.to_owned());
         if matches!(self.types.get(&key).map(|t| &t.owner), Some(TypeOwner::Worker(owner)) if *owner == provider) {
             self.drop_type(&key);
+            if let Some(session) = self.sessions.get_mut(&provider) {
+                session.registrations = session.registrations.saturating_sub(1);
+            }
         }
     }
 

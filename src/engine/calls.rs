@@ -14,7 +14,7 @@ use super::fault::{Answer, Fault};
 use super::ident;
 use super::message::{InvocationResult, Invoke, Message};
 use super::outbox::{Outbox, encode};
-use super::router::{Key, Owner, Router, Tables};
+use super::router::{Key, Owner, Router, SharedRouter, Tables};
 
 /// Who gets the answer.
 pub(super) enum Caller {
@@ -22,7 +22,12 @@ pub(super) enum Caller {
     Worker { id: Uuid, invocation_id: Uuid },
     /// The engine itself.
     Engine(oneshot::Sender<Outcome>),
+    /// Nobody but the log, which hears of failures.
+    Log,
 }
+
+/// Calls whose end only the log would hear of, beyond which they are not followed.
+const MAX_LOGGED: usize = 10_000;
 
 /// How a call made by the engine ended.
 #[derive(Debug)]
@@ -43,6 +48,26 @@ impl Outcome {
             Outcome::NotFound(fault) => Err(fault),
             Outcome::Stopped => Err(stopped()),
         }
+    }
+}
+
+/// A call that was sent.
+pub(super) struct Sent {
+    /// The id it was sent under.
+    pub(super) id: Uuid,
+    /// What took it.
+    pub(super) outbox: Outbox,
+}
+
+/// Gives a call of the engine up when its waiting ends, however that ends.
+pub(super) struct Awaited {
+    pub(super) router: SharedRouter,
+    pub(super) id: Uuid,
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.router.give_up(self.id);
     }
 }
 
@@ -89,7 +114,7 @@ impl Router {
 
     /// Sends a call to the worker that serves it. Without a caller nobody hears of its end. Gives the outbox that
     /// took it, or why it was not sent.
-    pub(super) fn send_call(&self, key: &Key, caller: Option<Caller>, mut invoke: Invoke) -> Result<Outbox, Fault> {
+    pub(super) fn send_call(&self, key: &Key, caller: Option<Caller>, mut invoke: Invoke) -> Result<Sent, Fault> {
         let wanted = match &caller {
             Some(Caller::Worker { invocation_id, .. }) => *invocation_id,
             _ => ident::fresh(),
@@ -111,13 +136,20 @@ impl Router {
             let Some(outbox) = tables.sessions.get(&callee).map(|session| session.outbox.clone()) else {
                 return Err(not_found(key));
             };
+            let caller = caller.filter(|caller| !matches!(caller, Caller::Log) || tables.logged < MAX_LOGGED);
             if let Some(caller) = caller {
+                tables.logged += usize::from(matches!(caller, Caller::Log));
                 tables.calls.insert(id, Call { caller, callee, function_id: key.1.clone() });
             }
             outbox
         };
         outbox.push_text(text);
-        Ok(outbox)
+        Ok(Sent { id, outbox })
+    }
+
+    /// Gives a call up: its answer is dropped when it comes.
+    pub(super) fn give_up(&self, id: Uuid) {
+        self.lock().calls.remove(&id);
     }
 
     /// Takes the answer of a worker to its caller.
@@ -142,6 +174,14 @@ impl Router {
                     return;
                 }
                 Caller::Engine(_) => call,
+                Caller::Log => {
+                    tables.logged = tables.logged.saturating_sub(1);
+                    drop(tables);
+                    if let Some(error) = &result.error {
+                        tracing::warn!(function = call.function_id, %error, "a triggered function failed");
+                    }
+                    return;
+                }
             }
         };
         if let Caller::Engine(sender) = call.caller {
@@ -215,6 +255,7 @@ impl Tables {
                     }
                 }
                 Caller::Worker { .. } => {}
+                Caller::Log => self.logged = self.logged.saturating_sub(1),
                 Caller::Engine(sender) => tell(sender, Outcome::Stopped),
             }
         }

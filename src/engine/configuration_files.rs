@@ -46,6 +46,9 @@ impl Files {
     /// The files in this directory, which is made when missing.
     pub(super) fn open(dir: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&dir)?;
+        if let Some(parent) = dir.parent() {
+            sync_dir(parent)?;
+        }
         for entry in fs::read_dir(&dir)? {
             let path = entry?.path();
             if path

@@ -5,16 +5,18 @@
 //! connection it came from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::bindings::Target;
 use super::builtins;
-use super::calls::{Caller, Outcome, marked, not_found};
+use super::calls::{Awaited, Caller, Outcome, Sent, marked, not_found};
 use super::configuration::Configuration;
 use super::fault::{Answer, Fault};
 use super::ident;
@@ -38,9 +40,17 @@ pub(super) struct Core {
     pub(super) shell: Shell,
     /// True once the engine is stopping.
     pub(super) stopping: watch::Sender<bool>,
+    /// Calls to the engine that are still to be answered.
+    pub(super) answering: watch::Sender<usize>,
     /// Told whenever the set of functions changed.
     pub(super) functions_changed: Notify,
 }
+
+/// The bytes of a frame, counted until its call is answered.
+pub(super) type Held = Option<OwnedSemaphorePermit>;
+
+/// How long the condition of a binding has to answer.
+const CONDITION_TIME: Duration = Duration::from_secs(30);
 
 /// What a connection should wait for before it is read on.
 pub(super) enum Wait {
@@ -61,11 +71,15 @@ pub(super) struct EngineCall {
 
 impl Core {
     /// Routes a call of a worker.
-    pub(super) fn invoke(self: &Arc<Self>, from: Uuid, mut invoke: Invoke) -> Option<Wait> {
+    fn invoke(self: &Arc<Self>, from: Uuid, mut invoke: Invoke, held: Held) -> Option<Wait> {
         let action = invoke.action.take();
         // Without an id there is nobody to answer, whatever the action says.
         let wanted = invoke.invocation_id.filter(|_| !matches!(action, Some(Action::Void)));
-        if let Err(fault) = self.router.start_call(from) {
+        let started = match *self.stopping.borrow() {
+            true => Err(Fault::new("invocation_stopped", "the engine is stopping")),
+            false => self.router.start_call(from),
+        };
+        if let Err(fault) = started {
             self.refuse(from, wanted, &invoke.function_id, fault);
             return None;
         }
@@ -77,14 +91,14 @@ impl Core {
             return None;
         }
         if let Some(Action::Enqueue { queue }) = action {
-            self.enqueue(from, wanted, key, &queue, invoke);
+            self.enqueue(from, wanted, key, &queue, invoke, held);
             return self.disk();
         }
         match self.router.owner(&key) {
             Some(Owner::Engine(_)) => {
                 let function_id = key.1;
                 let answer = self.perform(Some(from), &function_id, invoke.data);
-                self.answer_later(from, wanted, function_id, answer);
+                self.answer_later(from, wanted, function_id, answer, held);
                 self.disk()
             }
             Some(Owner::Worker(_)) => {
@@ -92,7 +106,7 @@ impl Core {
                 let caller = wanted.map(|invocation_id| Caller::Worker { id: from, invocation_id });
                 let answered = caller.is_some();
                 match self.router.send_call(&key, caller, invoke) {
-                    Ok(outbox) => {
+                    Ok(Sent { outbox, .. }) => {
                         if !answered {
                             self.router.answer_to(from, None, &key.1, Ok(None));
                         }
@@ -130,19 +144,23 @@ impl Core {
         wanted: Option<Uuid>,
         function_id: String,
         mut answer: BoxFuture<'static, Answer>,
+        held: Held,
     ) {
         if let Some(answer) = answer.as_mut().now_or_never() {
             self.router.answer_to(from, wanted, &function_id, answer);
             return;
         }
         let core = self.clone();
+        core.answering.send_modify(|count| *count += 1);
         tokio::spawn(async move {
             let answer = answer.await;
             core.router.answer_to(from, wanted, &function_id, answer);
+            core.answering.send_modify(|count| *count = count.saturating_sub(1));
+            drop(held);
         });
     }
 
-    fn enqueue(self: &Arc<Self>, from: Uuid, wanted: Option<Uuid>, key: Key, queue: &str, invoke: Invoke) {
+    fn enqueue(self: &Arc<Self>, from: Uuid, wanted: Option<Uuid>, key: Key, queue: &str, invoke: Invoke, held: Held) {
         let function_id = key.1.clone();
         let receipt = ident::fresh().to_string();
         let delivery = Delivery {
@@ -161,7 +179,7 @@ impl Core {
             core.enqueued(number).await.map_err(|fault| Fault::new("enqueue_error", fault.to_string()))?;
             Ok(Some(json!({ "messageReceiptId": receipt })))
         };
-        self.answer_later(from, wanted, function_id, answer.boxed());
+        self.answer_later(from, wanted, function_id, answer.boxed(), held);
     }
 
     /// Waits until an enqueued message is on the disk.
@@ -202,7 +220,15 @@ impl Core {
                     namespace: None,
                 };
                 match self.router.send_call(&key, Some(Caller::Engine(sender)), invoke) {
-                    Ok(_) => async move { receiver.await.unwrap_or(Outcome::Stopped) }.boxed(),
+                    Ok(Sent { id, .. }) => {
+                        let awaited = Awaited { router: self.router.clone(), id };
+                        async move {
+                            let outcome = receiver.await.unwrap_or(Outcome::Stopped);
+                            drop(awaited);
+                            outcome
+                        }
+                        .boxed()
+                    }
                     Err(fault) if fault.code == "function_not_found" => ready(Outcome::NotFound(fault)).boxed(),
                     Err(fault) => ready(Outcome::Answered(Err(fault))).boxed(),
                 }
@@ -229,24 +255,41 @@ impl Core {
     }
 
     fn fire_one(self: &Arc<Self>, target: &Target, payload: Value) {
-        // The call is on its way when `call` returns; what it answers only matters to the log.
-        let called = self.call(trigger_call(target, payload));
-        let function_id = target.function_id.clone();
-        tokio::spawn(async move {
-            if let Err(fault) = called.await.into_answer() {
-                tracing::warn!(function_id, %fault, "a triggered function failed");
-            }
-        });
+        let EngineCall { key, data, metadata, traceparent, baggage } = trigger_call(target, payload);
+        if let Some(Owner::Engine(_)) = self.router.owner(&key) {
+            tokio::spawn(self.perform(None, &key.1, data));
+            return;
+        }
+        let function_id = key.1.clone();
+        let invoke = Invoke {
+            invocation_id: None,
+            function_id: function_id.clone(),
+            data,
+            traceparent,
+            baggage,
+            action: None,
+            metadata,
+            namespace: None,
+        };
+        if let Err(fault) = self.router.send_call(&key, Some(Caller::Log), invoke) {
+            tracing::warn!(function_id, %fault, "a triggered function could not be called");
+        }
     }
 
-    /// Whether the condition of a binding lets it fire: only an explicit `false` does not.
+    /// Whether the condition of a binding lets it fire: only an explicit `false` does not, and no answer at all.
     pub(super) async fn condition_holds(self: &Arc<Self>, target: &Target, payload: &Value) -> bool {
         let Some(function_id) = target.setting("condition_function_id") else { return true };
         let call = EngineCall {
             key: (target.namespace.clone(), function_id.to_owned()),
             ..trigger_call(target, payload.clone())
         };
-        !matches!(self.call(call).await.into_answer(), Ok(Some(Value::Bool(false))))
+        match timeout(CONDITION_TIME, self.call(call)).await {
+            Ok(outcome) => !matches!(outcome.into_answer(), Ok(Some(Value::Bool(false)))),
+            Err(_) => {
+                tracing::warn!(function_id, "a condition did not answer; its trigger does not fire");
+                false
+            }
+        }
     }
 
     /// Does what a change in the router brings with it.
@@ -264,13 +307,14 @@ impl Core {
     }
 
     /// Takes one message of a worker. Gives what to wait for before the next one.
-    pub(super) fn handle(self: &Arc<Self>, from: Uuid, message: Message) -> Option<Wait> {
+    /// Taking it may go on after that: then it keeps `held`.
+    pub(super) fn handle(self: &Arc<Self>, from: Uuid, message: Message, held: Held) -> Option<Wait> {
         match message {
             Message::InvokeFunction(invoke) if invoke.function_id == "engine::workers::register" => {
                 self.announce(from, invoke);
                 None
             }
-            Message::InvokeFunction(invoke) => self.invoke(from, invoke),
+            Message::InvokeFunction(invoke) => self.invoke(from, invoke, held),
             Message::InvocationResult(result) => {
                 self.router.answer_from(from, result);
                 None

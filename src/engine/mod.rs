@@ -106,6 +106,11 @@ impl Engine {
             move |source| EngineError::Io { action, path, source }
         };
         std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
+        // The directory itself must survive, too, for what is stored in it to be found.
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent {
+            std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(io("sync", parent))?;
+        }
         let claim = owner::claim(&dir)?;
         let (state_events, heard_of_state) = mpsc::unbounded_channel();
         let (configuration_events, heard_of_configuration) = mpsc::unbounded_channel();
@@ -136,6 +141,7 @@ impl Engine {
                 configuration,
                 queue,
                 stopping: watch::Sender::new(false),
+                answering: watch::Sender::new(0),
                 functions_changed: Notify::new(),
             }
         });
@@ -161,13 +167,19 @@ impl Engine {
         format!("http://{}", self.http_address)
     }
 
-    /// Stops taking connections, kills running commands, closes the sockets, writes what is left and gives the
-    /// state directory up. Messages on their way are delivered again by the next engine.
+    /// Stops taking connections and calls, kills running commands, answers what can be answered, closes the sockets,
+    /// writes what is left and gives the state directory up. Messages on their way are delivered again by the next engine.
     pub async fn shutdown(mut self) {
         self.core.stopping.send_replace(true);
         self.core.shell.stop_all();
         if let Err(error) = self.accepting.await {
             tracing::error!(%error, "the listener panicked");
+        }
+        // What was stored is still told, and so is what became of the commands.
+        let mut answering = self.core.answering.subscribe();
+        let answered = answering.wait_for(|count| *count == 0);
+        if tokio::time::timeout(GOODBYE, answered).await.is_err() {
+            tracing::warn!("some calls are left without an answer");
         }
         for outbox in self.core.router.outboxes() {
             outbox.close("the engine is stopping");

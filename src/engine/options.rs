@@ -54,9 +54,12 @@ pub struct Limits {
     pub message_bytes: usize,
     /// Bytes of one HTTP request body. A larger one is answered 413. Default: 10 MiB.
     pub http_body_bytes: usize,
+    /// Bytes of the calls to the engine's own functions that one connection may have open. Beyond, the connection is
+    /// not read until some are answered. Default: 128 MiB.
+    pub held_bytes: usize,
     /// Calls one connection may have open. One more is answered `too_many_calls`. Default: 16 384.
     pub calls_per_connection: usize,
-    /// Functions one connection may register. One more closes the connection. Default: 10 000.
+    /// Functions and trigger types one connection may register. One more closes the connection. Default: 10 000.
     pub functions_per_connection: usize,
     /// Trigger bindings of all connections together. One more is refused to its binder. Default: 100 000.
     pub bindings: usize,
@@ -94,6 +97,7 @@ impl Default for Limits {
             http_connections: 256,
             message_bytes: 64 * MIB,
             http_body_bytes: 10 * MIB,
+            held_bytes: 128 * MIB,
             calls_per_connection: 16_384,
             functions_per_connection: 10_000,
             bindings: 100_000,

@@ -187,9 +187,12 @@ impl QueueState {
             // A message from before the queue had groups gets a lane of its own.
             let lane = self.config.lane(queue, &message.stored.delivery.data, *number);
             message.lane = lane.unwrap_or_else(|_| format!("#{number}"));
-            lanes.push((message.lane.clone(), *number));
+            message.not_before = None;
+            lanes.push((!message.in_flight, *number, message.lane.clone()));
         }
-        for (lane, number) in lanes {
+        // What is on its way goes first, so that it holds up its new lane as it should.
+        lanes.sort();
+        for (_, number, lane) in lanes {
             self.lanes.entry(lane.clone()).or_default().push_back(number);
             self.list(lane);
         }
@@ -439,10 +442,13 @@ impl Queue {
         let state = tables.queues.get_mut(queue).ok_or_else(|| unknown(queue))?;
         let numbers = matching(state, only);
         let mut changes = Vec::new();
+        let (mut freed, mut used) = (0, 0);
         for number in &numbers {
             let Some(dead) = state.dead.remove(number) else { continue };
+            freed += json_bytes(&dead).len();
             let stored = Stored { attempts: 0, losses: 0, ..dead.message };
             let bytes = json_bytes(&stored);
+            used += bytes.len();
             changes.push(Change { table: Table::Dead, key: row(queue, *number), value: None });
             let lane = state.config.lane(queue, &stored.delivery.data, next).unwrap_or_else(|_| format!("#{next}"));
             let message = Message {
@@ -462,6 +468,7 @@ impl Queue {
             message.committed_by = committed_by;
         }
         tables.next = next;
+        tables.bytes = (tables.bytes + used).saturating_sub(freed);
         Ok((numbers.len(), committed_by))
     }
 

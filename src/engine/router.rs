@@ -68,7 +68,8 @@ pub(super) struct Session {
     pub(super) active: usize,
     /// Place in the order of connection.
     pub(super) order: u64,
-    functions: usize,
+    /// Functions and trigger types it has registered.
+    pub(super) registrations: usize,
 }
 
 /// A function and who serves it.
@@ -123,6 +124,8 @@ pub(super) struct Tables {
     /// Bindings whose trigger type is not there, by its id.
     pub(super) parked: HashMap<String, BTreeSet<String>>,
     next_order: u64,
+    /// Calls whose end only the log hears of.
+    pub(super) logged: usize,
 }
 
 /// The tables behind their lock.
@@ -147,6 +150,7 @@ impl Router {
                 attached: HashMap::new(),
                 parked: HashMap::new(),
                 next_order: 0,
+                logged: 0,
             }),
         }
     }
@@ -174,7 +178,7 @@ impl Router {
             namespace: DEFAULT_NAMESPACE.to_owned(),
             active: 0,
             order: tables.next_order,
-            functions: 0,
+            registrations: 0,
         };
         tables.sessions.insert(id, session);
         id
@@ -328,7 +332,7 @@ impl Tables {
                     self.functions.remove(&key);
                     effects.push(Effect::FunctionsChanged);
                     if let Some(session) = self.sessions.get_mut(&id) {
-                        session.functions = session.functions.saturating_sub(1);
+                        session.registrations = session.registrations.saturating_sub(1);
                     }
                 }
             }
@@ -355,11 +359,11 @@ impl Tables {
             // The ids of the engine exist in its own namespace only.
             None if function.id.starts_with("engine::") && namespace != DEFAULT_NAMESPACE => Some(String::new()),
             None => {
-                if session.functions >= self.limits.functions_per_connection {
+                if session.registrations >= self.limits.functions_per_connection {
                     session.outbox.close("too many functions on one connection");
                     return;
                 }
-                session.functions += 1;
+                session.registrations += 1;
                 None
             }
         };

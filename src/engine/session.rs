@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
 
-use super::core::{Core, Wait};
+use super::core::{Core, Held, Wait};
 use super::message::Message;
 use super::outbox::{self, Drain, Item};
 
@@ -30,6 +30,9 @@ type Socket = WebSocketStream<TcpStream>;
 
 /// First bytes of telemetry frames, which are dropped.
 const TELEMETRY: [&[u8]; 3] = [b"OTLP", b"MTRC", b"LOGS"];
+
+/// Bytes are counted in pieces of this size.
+const HELD_UNIT: usize = 1024;
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,15 +161,24 @@ async fn release_later(core: Arc<Core>, id: Uuid) {
 }
 
 async fn read(core: &Arc<Core>, id: Uuid, mut stream: SplitStream<Socket>, outbox: &outbox::Outbox) {
+    let budget = core.options.limits.held_bytes.div_ceil(HELD_UNIT).clamp(1, Semaphore::MAX_PERMITS);
+    let budget = (Arc::new(Semaphore::new(budget)), u32::try_from(budget).unwrap_or(u32::MAX));
     loop {
         let frame = tokio::select! {
             frame = stream.next() => frame,
             () = outbox.ended() => return,
         };
+        let held = match &frame {
+            Some(Ok(frame @ (Frame::Text(_) | Frame::Binary(_)))) => tokio::select! {
+                held = hold(&budget, frame.len()) => held,
+                () = outbox.ended() => return,
+            },
+            _ => None,
+        };
         let wait = match frame {
-            Some(Ok(Frame::Text(text))) => take(core, id, text.as_bytes()),
+            Some(Ok(Frame::Text(text))) => take(core, id, text.as_bytes(), held),
             Some(Ok(Frame::Binary(bytes))) if TELEMETRY.iter().any(|prefix| bytes.starts_with(prefix)) => None,
-            Some(Ok(Frame::Binary(bytes))) => take(core, id, &bytes),
+            Some(Ok(Frame::Binary(bytes))) => take(core, id, &bytes, held),
             Some(Ok(Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_))) => None,
             Some(Ok(Frame::Close(_))) | None => return,
             Some(Err(error)) => return tracing::debug!(%id, %error, "a connection broke"),
@@ -183,9 +195,17 @@ async fn read(core: &Arc<Core>, id: Uuid, mut stream: SplitStream<Socket>, outbo
     }
 }
 
-fn take(core: &Arc<Core>, id: Uuid, bytes: &[u8]) -> Option<Wait> {
+/// Waits until the frame's bytes fit in what the connection may have open. A frame that is larger than all of it
+/// goes alone.
+async fn hold((budget, all): &(Arc<Semaphore>, u32), bytes: usize) -> Held {
+    let units = u32::try_from(bytes.div_ceil(HELD_UNIT)).unwrap_or(u32::MAX).clamp(1, *all);
+    // The semaphore is never closed.
+    budget.clone().acquire_many_owned(units).await.ok()
+}
+
+fn take(core: &Arc<Core>, id: Uuid, bytes: &[u8], held: Held) -> Option<Wait> {
     match serde_json::from_slice::<Message>(bytes) {
-        Ok(message) => core.handle(id, message),
+        Ok(message) => core.handle(id, message, held),
         Err(error) => {
             tracing::warn!(%id, %error, "a frame is not a message; it is dropped");
             None

@@ -68,7 +68,8 @@ pub(super) struct Running {
     stdout: Capture,
     stderr: Capture,
     started: Instant,
-    limit: Duration,
+    /// The time it has, after clamping.
+    pub(super) limit: Duration,
     _place: OwnedSemaphorePermit,
 }
 
@@ -99,6 +100,9 @@ impl Shell {
     pub(super) fn start(&self, exec: &Exec) -> Result<Running, Fault> {
         if exec.command.trim().is_empty() {
             return Err(Fault::new("S210", "the command is empty"));
+        }
+        if exec.timeout_ms == Some(0) {
+            return Err(Fault::new("S210", "timeout_ms is at least 1"));
         }
         let cwd = self.allowed_cwd(exec)?;
         let Ok(place) = self.places.clone().try_acquire_owned() else {
@@ -151,8 +155,13 @@ impl Shell {
     /// Runs a command to its end.
     pub(super) async fn exec(&self, exec: Exec) -> Answer {
         let running = self.start(&exec)?;
+        let limit = running.limit;
         let finished = running.finish(self.stop.subscribe(), std::future::pending()).await;
-        Ok(Some(finished.to_value()))
+        if finished.end == End::Killed {
+            // Nobody should take the engine's end for the command's.
+            return Err(Fault::new("invocation_stopped", "the engine stopped before the command ended"));
+        }
+        Ok(Some(finished.to_value(limit)))
     }
 
     /// Kills every command. Those waiting for one get their answer.
@@ -271,18 +280,23 @@ impl Finished {
     }
 
     /// As `shell::exec` answers.
-    pub(super) fn to_value(&self) -> Value {
+    fn to_value(&self, limit: Duration) -> Value {
         json!({
             "exit_code": self.exit_code(),
             "stdout": self.stdout.text,
             "stderr": self.stderr.text,
             "timed_out": self.end == End::TimedOut,
-            "killed": self.end == End::Killed,
-            "duration_ms": u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+            "timeout_ms": millis(limit),
+            "duration_ms": millis(self.duration),
             "stdout_truncated": self.stdout.truncated,
             "stderr_truncated": self.stderr.truncated,
         })
     }
+}
+
+/// A time as it is written in answers.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The exit code as a shell gives it: 128 and the signal's number for a command that a signal ended.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,13 +14,14 @@ use tokio::sync::{Notify, watch};
 use super::core::Core;
 use super::fault::{Answer, Fault};
 use super::ident;
-use super::shell::{End, Exec, Finished};
+use super::shell::{End, Exec, Finished, millis};
 use super::shell_output::View;
 use super::state::parse;
 
 struct Job {
     command: String,
     args: Option<Vec<String>>,
+    limit: Duration,
     started_at_ms: i64,
     finished_at_ms: Option<i64>,
     finished: Option<Arc<Finished>>,
@@ -90,6 +92,7 @@ fn record(id: &str, job: &Job, with_output: bool) -> Value {
         "status": status_of(job),
         "exit_code": job.finished.as_ref().and_then(|finished| finished.exit_code()),
         "timed_out": job.finished.as_ref().is_some_and(|finished| finished.end == End::TimedOut),
+        "timeout_ms": millis(job.limit),
         "started_at_ms": job.started_at_ms,
         "finished_at_ms": job.finished_at_ms,
     });
@@ -152,6 +155,7 @@ fn start(core: &Arc<Core>, exec: Exec) -> Result<String, Fault> {
     let job = Job {
         command: exec.command,
         args: exec.args,
+        limit: running.limit,
         started_at_ms: ident::now_ms(),
         finished_at_ms: None,
         finished: None,

@@ -111,6 +111,7 @@ impl Store {
     /// Opens the file, or makes it, checks it, and gives everything in it.
     pub(super) fn open(path: &Path) -> Result<(Self, Rows), EngineError> {
         let refused = |reason: String| EngineError::Store { path: path.to_owned(), reason };
+        make_whole(path)?;
         // A damaged file can make the library panic instead of failing.
         let (database, rows) = catch_unwind(AssertUnwindSafe(|| load(path)))
             .unwrap_or_else(|_| Err(refused("it is damaged".to_owned())))?;
@@ -196,6 +197,27 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Makes the file, unless it is there. It gets its name when it is complete, so that a crash in between leaves no
+/// file that the next start would have to refuse.
+fn make_whole(path: &Path) -> Result<(), EngineError> {
+    let io = |action| move |source| EngineError::Io { action, path: path.to_owned(), source };
+    if path.exists() {
+        return Ok(());
+    }
+    let unfinished = path.with_extension("new");
+    match std::fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("remove the leftover of")(error)),
+        _ => {}
+    }
+    let (database, _) = load(&unfinished)?;
+    drop(database);
+    std::fs::rename(&unfinished, path).map_err(io("create"))?;
+    match path.parent() {
+        Some(dir) => std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("create")),
+        None => Ok(()),
     }
 }
 

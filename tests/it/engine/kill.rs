@@ -142,3 +142,14 @@ async fn a_hundred_kills_lose_nothing_that_was_acknowledged() {
     assert!(known.messages.is_subset(&delivered));
     assert!(known.messages.len() > 100 && known.state.len() > 3, "hardly anything was written");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_during_the_very_first_start_leaves_a_directory_that_can_be_used() {
+    for round in 0..30u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let starting = Process::spawn(dir.path());
+        tokio::time::sleep(Duration::from_micros(round * 700)).await;
+        starting.kill();
+        check(&Process::start(dir.path()).url, &Acknowledged::default()).await;
+    }
+}

@@ -16,6 +16,9 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 use super::client::{Client, PATIENCE, engine, options};
 use worktree::engine::{Engine, Limits, Options};
 
+/// How long callers of a client that does not read are held back here.
+const PAUSE: Duration = Duration::from_secs(3);
+
 async fn limited(dir: &std::path::Path, limits: Limits) -> Engine {
     Engine::start(Options { limits, ..options(dir) }).await.unwrap()
 }
@@ -75,7 +78,7 @@ async fn a_client_that_does_not_read_is_dropped_and_nobody_else_waits() {
     let limits = Limits {
         outbound_soft_bytes: 1 << 20,
         outbound_hard_bytes: 8 << 20,
-        reader_patience: Duration::from_millis(500),
+        reader_patience: PAUSE,
         ..Limits::default()
     };
     let engine = limited(dir.path(), limits).await;
@@ -113,7 +116,7 @@ async fn a_client_that_does_not_read_is_dropped_and_nobody_else_waits() {
         other.answer(&call).await.unwrap();
         slowest = slowest.max(started.elapsed());
     }
-    assert!(slowest < Duration::from_millis(400), "somebody else waited {slowest:?}");
+    assert!(slowest < PAUSE / 2, "somebody else waited {slowest:?}");
     let codes = flood.await.unwrap();
     assert!(codes.iter().all(|code| code == "invocation_stopped" || code == "function_not_found"), "{codes:?}");
     engine.shutdown().await;

@@ -19,18 +19,25 @@ fn program() -> PathBuf {
 }
 
 impl Process {
-    /// Starts it and waits until it is ready.
-    pub fn start(state_dir: &Path) -> Process {
-        let mut child = Command::new(program())
+    /// Starts it and does not wait for anything.
+    pub fn spawn(state_dir: &Path) -> Process {
+        let child = Command::new(program())
             .arg(state_dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .expect("examples/engine is built with the tests");
+        Process { child, url: String::new() }
+    }
+
+    /// Starts it and waits until it is ready.
+    pub fn start(state_dir: &Path) -> Process {
+        let mut process = Process::spawn(state_dir);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
-        Process { child, url: ready["url"].as_str().unwrap().to_owned() }
+        process.url = ready["url"].as_str().unwrap().to_owned();
+        process
     }
 
     /// SIGKILL, and gone when this returns.

@@ -144,3 +144,73 @@ async fn what_cannot_be_queued_is_refused() {
     );
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_goes_away_uses_up_no_attempt_until_it_does_so_too_often() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let mut client = Client::worker(&engine.url(), "client", &[]).await;
+    let config = json!({"max_retries": 1, "backoff_ms": 1});
+    define(&mut client, "q", config).await;
+    enqueue(&mut client, "q", json!({"n": 1})).await;
+    for loss in 0..10 {
+        let mut worker = Client::worker(&engine.url(), &format!("worker-{loss}"), &["w::step"]).await;
+        worker.recv_type("invokefunction").await;
+        drop(worker);
+    }
+    loop {
+        let dead = client.call("engine::queue::dlq_messages", json!({"topic": "q"})).await.unwrap();
+        if let Some(message) = dead["messages"].as_array().unwrap().first() {
+            assert_eq!((&message["attempts"], &message["lost_workers"]), (&json!(0), &json!(10)));
+            break;
+        }
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_settings_apply_to_what_waits_pauses_or_is_on_its_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let mut client = Client::worker(&engine.url(), "client", &[]).await;
+    let mut worker = Client::worker(&engine.url(), "worker", &["w::step"]).await;
+    define(&mut client, "q", json!({"backoff_ms": 3_600_000})).await;
+    for n in 0..3 {
+        enqueue(&mut client, "q", json!({"g": 1, "n": n})).await;
+    }
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(worker.recv_type("invokefunction").await);
+    }
+    calls.sort_by_key(|call| call["data"]["n"].as_u64());
+    let answer = |call: &Value, error: Value| {
+        let mut frame =
+            json!({"type": "invocationresult", "invocation_id": call["invocation_id"], "function_id": "w::step"});
+        if !error.is_null() {
+            frame["error"] = error;
+        }
+        frame
+    };
+    // The first pauses for an hour, the second stays on its way, the third is done.
+    worker.send(answer(&calls[0], json!({"code": "x", "message": "x"}))).await;
+    worker.send(answer(&calls[2], Value::Null)).await;
+    loop {
+        let stats = client.call("engine::queue::topic_stats", json!({"topic": "q"})).await.unwrap();
+        if (&stats["depth"], &stats["in_flight"]) == (&json!(2), &json!(1)) {
+            break;
+        }
+    }
+    define(&mut client, "q", json!({"type": "fifo", "message_group_field": "g", "timeout_ms": 200, "backoff_ms": 1}))
+        .await;
+    // One group now: the one on its way comes first, then the one that paused, which must answer in time.
+    worker.send(answer(&calls[1], Value::Null)).await;
+    assert_eq!(worker.recv_type("invokefunction").await["data"]["n"], 0);
+    assert_eq!(worker.serve_one(json!(null)).await["n"], 0);
+    loop {
+        let stats = client.call("engine::queue::topic_stats", json!({"topic": "q"})).await.unwrap();
+        if (&stats["depth"], &stats["dlq_depth"]) == (&json!(0), &json!(0)) {
+            break;
+        }
+    }
+    engine.shutdown().await;
+}

@@ -136,3 +136,28 @@ async fn background_jobs_are_watched_killed_and_listed() {
     assert_eq!(client.call("shell::status", json!({"job_id": "x"})).await.unwrap_err()["code"], "S211");
     engine.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_is_clamped_and_told_and_a_stopping_engine_leaves_no_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let shell = ShellOptions { max_timeout: Duration::from_secs(5), running: 1, ..ShellOptions::default() };
+    let engine = Engine::start(Options { shell, ..options(dir.path()) }).await.unwrap();
+    let mut client = Client::worker(&engine.url(), "client", &[]).await;
+    let answer = client.call("shell::exec", json!({"command": "env", "timeout_ms": 9_000_000})).await.unwrap();
+    assert_eq!(answer["timeout_ms"], 5000);
+    let zero = client.call("shell::exec", json!({"command": "true", "timeout_ms": 0})).await.unwrap_err();
+    assert_eq!(zero["code"], "S210");
+    let pid_file = dir.path().join("pid");
+    let pid_file = pid_file.display();
+    let command = format!("echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; sleep 1000");
+    let running = client.start("shell::exec", json!({ "command": command })).await;
+    while !dir.path().join("pid").exists() {
+        tokio::task::yield_now().await;
+    }
+    let one_more = client.call("shell::exec", json!({"command": "true"})).await.unwrap_err();
+    assert_eq!(one_more["code"], "S230");
+    let stopping = tokio::spawn(engine.shutdown());
+    assert_eq!(client.answer(&running).await.unwrap_err()["code"], "invocation_stopped");
+    stopping.await.unwrap();
+    assert_gone(&json!({"stdout": std::fs::read_to_string(dir.path().join("pid")).unwrap()}));
+}
