@@ -4,8 +4,8 @@
 //! 1. Moving changes no ref. Whoever moves a branch does that by compare-and-swap, and the files before or after.
 //! 2. Moving overwrites no file that HEAD does not have. Git itself protects changed and untracked files; files it is
 //!    told to ignore it would overwrite, so they are looked for first.
-//! 3. Moving is all or nothing as to the index; a process that is killed while it writes leaves files of the new
-//!    commit, which moving again repairs.
+//! 3. Moving again finishes what a killed process left: files that are already those of the new commit are not in the
+//!    way. A file that was cut in the middle of a write is, and is named.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use super::Tree;
 use super::error::GitError;
 use super::parse;
+use super::parse::status::EntryKind;
 use super::sha::Sha;
 
 /// What became of a move.
@@ -22,7 +23,7 @@ use super::sha::Sha;
 pub enum MoveOutcome {
     /// Index and files are those of the new commit, with all other changes kept.
     Moved,
-    /// Something is in the way; nothing was changed.
+    /// Something is in the way; neither files nor index were changed.
     InTheWay {
         /// The files, relative to the root.
         files: Vec<PathBuf>,
@@ -60,14 +61,43 @@ impl Tree {
         if old == new {
             return Ok(MoveOutcome::Moved);
         }
-        let mut unknown = self.unknown_in_the_way(old, new).await?;
-        if !unknown.is_empty() {
+        // A file that is missing is written by git, so it is never in the way.
+        let is_there = |path: &PathBuf| self.root().join(path).symlink_metadata().is_ok();
+        let unknown = self.unknown_in_the_way(old, new).await?;
+        let mut different = self.unlike(&unknown, new).await?;
+        if !different.is_empty() {
             // All of them are named at once, so that one look at the checkout is enough.
-            unknown.extend(self.changed_in_the_way(old, new).await?);
-            unknown.sort();
-            unknown.dedup();
-            return Ok(MoveOutcome::InTheWay { files: unknown });
+            let (changed, staged) = self.changed_in_the_way(old, new).await?;
+            different.extend(self.unlike(&Vec::from_iter(changed.into_iter().filter(is_there)), new).await?);
+            different.extend(staged);
+            different.sort();
+            different.dedup();
+            return Ok(MoveOutcome::InTheWay { files: different });
         }
+        if self.read_tree(old, new).await? {
+            return Ok(MoveOutcome::Moved);
+        }
+        let (changed, staged) = self.changed_in_the_way(old, new).await?;
+        let candidates: BTreeSet<PathBuf> = changed.into_iter().chain(unknown).filter(is_there).collect();
+        let candidates = Vec::from_iter(candidates);
+        let mut files = self.unlike(&candidates, new).await?;
+        files.extend(staged);
+        files.sort();
+        if files.is_empty() && !candidates.is_empty() {
+            self.point_index(&candidates, new).await?;
+            if self.read_tree(old, new).await? {
+                return Ok(MoveOutcome::Moved);
+            }
+            self.point_index(&candidates, old).await?;
+        }
+        // Where git refuses for something that status does not show, all that differs is named.
+        let named =
+            [files, candidates, self.changed_paths(old, new).await?].into_iter().find(|files| !files.is_empty());
+        Ok(MoveOutcome::InTheWay { files: named.unwrap_or_default() })
+    }
+
+    /// A two-tree merge of index and files; `false` when something is in the way.
+    async fn read_tree(&self, old: &Sha, new: &Sha) -> Result<bool, GitError> {
         let output = self
             .command(["read-tree", "-m", "-u", "--no-recurse-submodules"])
             .args([old, new])
@@ -76,16 +106,13 @@ impl Tree {
             .run_patiently()
             .await?;
         if output.code == Some(0) {
-            return Ok(MoveOutcome::Moved);
+            return Ok(true);
         }
-        let failure = output.failure();
         let refused = ["not uptodate", "would be overwritten", "would be removed", "would lose", "would be lost"];
-        let GitError::Failed { stderr, .. } = &failure else { return Err(failure) };
-        if !refused.iter().any(|words| stderr.contains(words)) {
-            return Err(failure);
+        match output.failure() {
+            GitError::Failed { stderr, .. } if refused.iter().any(|words| stderr.contains(words)) => Ok(false),
+            failure => Err(failure),
         }
-        let files = self.changed_in_the_way(old, new).await?;
-        if files.is_empty() { Err(failure) } else { Ok(MoveOutcome::InTheWay { files }) }
     }
 
     /// [`Tree::fast_forward`] for any two commits: what brings a clean worktree to a rebased commit.
@@ -147,15 +174,27 @@ impl Tree {
             .map(Path::to_owned)
     }
 
-    /// Changed files among those that differ between the commits, also where one is a directory of the other.
-    async fn changed_in_the_way(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+    /// Changed files among those that differ between the commits, also where one is a directory of the other: those of
+    /// which nothing is staged, and those of which something is.
+    async fn changed_in_the_way(&self, old: &Sha, new: &Sha) -> Result<(Vec<PathBuf>, Vec<PathBuf>), GitError> {
         let moving: BTreeSet<PathBuf> = self.changed_paths(old, new).await?.into_iter().collect();
-        let status = self.status().await?;
         let touches = |path: &Path| {
             let below = moving.range(path.to_owned()..).next().is_some_and(|next| next.starts_with(path));
             below || path.ancestors().any(|parent| moving.contains(parent))
         };
-        Ok(status.entries.into_iter().map(|entry| plain(&entry.path)).filter(|path| touches(path)).collect())
+        let (mut plainly, mut staged) = (BTreeSet::new(), BTreeSet::new());
+        for entry in self.status().await?.entries {
+            let path = plain(&entry.path);
+            if touches(&path) {
+                let into = if matches!(entry.kind, EntryKind::Unstaged | EntryKind::Untracked) {
+                    &mut plainly
+                } else {
+                    &mut staged
+                };
+                into.insert(path);
+            }
+        }
+        Ok((plainly.difference(&staged).cloned().collect(), staged.into_iter().collect()))
     }
 }
 

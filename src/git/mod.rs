@@ -44,6 +44,7 @@ mod rebase;
 mod refs;
 mod replay;
 mod repo;
+mod settle;
 mod sha;
 mod status;
 mod surroundings;

@@ -5,6 +5,7 @@
 
 pub(super) mod commits;
 pub(super) mod config;
+pub(super) mod entries;
 pub(super) mod paths;
 pub(super) mod refs;
 pub(super) mod status;
@@ -86,6 +87,7 @@ mod tests {
                 refs::list(&output).map(|refs| format!("{refs:?}")),
                 refs::many("x", &output).map(|refs| format!("{refs:?}")),
                 refs::pair("x", &output).map(|pair| format!("{pair:?}")),
+                entries::tree(&output).map(|entries| format!("{entries:?}")),
                 refs::counts(&output).map(|counts| format!("{counts:?}")),
                 refs::number("x", &output).map(|number| number.to_string()),
                 commits::marked(&output).map(|commits| format!("{commits:?}")),

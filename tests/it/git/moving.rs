@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::sealed::{Place, put};
+use super::sealed::{Place, put, script};
 use worktree::git::{MoveOutcome, Sha, Tree};
 
 /// A repository whose primary checkout is at the first commit while `new` is ahead, built by `change`.
@@ -143,4 +143,52 @@ async fn names_of_any_bytes_are_moved_and_named() {
     let outcome = tree.fast_forward(&old, &new).await.unwrap();
     assert_eq!(outcome, MoveOutcome::InTheWay { files: vec![odd.to_owned()] });
     assert_eq!(tree.status().await.unwrap().entries[0].path, odd);
+}
+
+#[tokio::test]
+async fn moving_again_finishes_what_a_killed_process_left_invariant_3() {
+    let place = Place::new();
+    let (tree, old, new) = ahead(&place, |_, root| {
+        put(root, "README", "new\n");
+        put(root, "added", "new\n");
+        put(root, "key.secret", "new\n");
+        put(root, ".gitignore", "*.secret\n");
+        script(&root.join("tool"), "exit 0");
+        std::fs::remove_file(root.join("kept")).unwrap();
+    })
+    .await;
+    // Some files are written, two are gone, one of them to be written anew; the index knows nothing of it.
+    std::fs::remove_file(tree.root().join(".gitignore")).unwrap();
+    for file in ["README", "added", "key.secret"] {
+        put(tree.root(), file, "new\n");
+    }
+    script(&tree.root().join("tool"), "exit 0");
+    std::fs::remove_file(tree.root().join("kept")).unwrap();
+    // Other changes of the owner stay what they are.
+    put(tree.root(), "dir/one", "mine\n");
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), MoveOutcome::Moved);
+    place.run(tree.root(), ["update-ref", "refs/heads/main", new.as_str()]);
+    let status = tree.status().await.unwrap();
+    let seen: Vec<_> = status.entries.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+    assert_eq!(seen, ["dir/one"]);
+
+    // The same file with another mode, or with one byte less, is the owner's.
+    place.run(tree.root(), ["checkout", "--quiet", "dir/one"]);
+    place.run(tree.root(), ["reset", "--quiet", "--hard", old.as_str()]);
+    put(tree.root(), "tool", std::fs::read("/dev/null").unwrap());
+    put(tree.root(), "added", "new");
+    let MoveOutcome::InTheWay { files } = tree.fast_forward(&old, &new).await.unwrap() else { panic!() };
+    assert_eq!(files, ["added", "tool"].map(PathBuf::from));
+    // What is staged stays staged, even where the file is already the new one.
+    std::fs::remove_file(tree.root().join("added")).unwrap();
+    std::fs::remove_file(tree.root().join("tool")).unwrap();
+    put(tree.root(), "README", "staged\n");
+    place.run(tree.root(), ["add", "README"]);
+    put(tree.root(), "README", "new\n");
+    put(tree.root(), "key.secret", "new\n");
+    let index = place.run(tree.root(), ["ls-files", "--stage"]);
+    assert_eq!(tree.fast_forward(&old, &new).await.unwrap(), in_the_way(&["README"]));
+    assert_eq!(place.run(tree.root(), ["ls-files", "--stage"]), index);
+    put(tree.root(), "added", "new");
+    assert_eq!(std::fs::read_to_string(tree.root().join("added")).unwrap(), "new");
 }
