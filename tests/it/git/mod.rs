@@ -2,6 +2,7 @@
 
 mod canary;
 mod fetching;
+mod histories;
 mod hooks;
 mod integrated;
 mod moving;

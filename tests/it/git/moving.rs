@@ -1,7 +1,11 @@
 //! Moving the files of a worktree from commit to commit.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+
+use super::histories::{Files, apply, change, commit, import};
 use super::sealed::{Place, put, script};
 use worktree::git::{MoveOutcome, Sha, Tree};
 
@@ -191,4 +195,170 @@ async fn moving_again_finishes_what_a_killed_process_left_invariant_3() {
     assert_eq!(place.run(tree.root(), ["ls-files", "--stage"]), index);
     put(tree.root(), "added", "new");
     assert_eq!(std::fs::read_to_string(tree.root().join("added")).unwrap(), "new");
+}
+
+/// What lies in a worktree, `.git` left out: the content of every file and the target of every link.
+fn on_disk(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for path in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            let relative = path.strip_prefix(root).unwrap().to_owned();
+            let meta = path.symlink_metadata().unwrap();
+            if relative == Path::new(".git") {
+            } else if meta.is_dir() {
+                dirs.push(path);
+            } else if meta.is_symlink() {
+                found.insert(relative, path.read_link().unwrap().into_os_string().into_encoded_bytes());
+            } else {
+                found.insert(relative, std::fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// Something the owner did since the last commit.
+#[derive(Debug, Clone)]
+enum Dirt {
+    /// A new content that no commit has, staged or not.
+    Write {
+        name: usize,
+        staged: bool,
+    },
+    /// The content that the new commit has there.
+    AsNew {
+        name: usize,
+    },
+    Remove {
+        name: usize,
+        staged: bool,
+    },
+    Link {
+        name: usize,
+    },
+}
+
+const PLACES: &[&str] = &[
+    "a",
+    "b",
+    "lib/a",
+    "lib/b",
+    "lib/deep/c",
+    "new/x",
+    "a.d/z",
+    "lib",
+    "new",
+    "a/inside",
+    "x.secret",
+    "lib/deep/y.secret",
+    "c",
+];
+
+fn dirt() -> impl Strategy<Value = Dirt> {
+    let name = 0..PLACES.len();
+    prop_oneof![
+        4 => (name.clone(), any::<bool>()).prop_map(|(name, staged)| Dirt::Write { name, staged }),
+        2 => name.clone().prop_map(|name| Dirt::AsNew { name }),
+        1 => (name.clone(), any::<bool>()).prop_map(|(name, staged)| Dirt::Remove { name, staged }),
+        1 => name.prop_map(|name| Dirt::Link { name }),
+    ]
+}
+
+/// Makes room for a file as somebody would who means it, then does what is asked.
+fn soil(place: &Place, root: &Path, new: &Files, number: usize, dirt: &Dirt) {
+    let (Dirt::Write { name, .. } | Dirt::AsNew { name } | Dirt::Remove { name, .. } | Dirt::Link { name }) = dirt;
+    let path = root.join(PLACES[*name]);
+    let above_is_file = path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| *dir != root)
+        .any(|dir| dir.symlink_metadata().is_ok_and(|meta| !meta.is_dir()));
+    if above_is_file || path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return;
+    }
+    let stage = |staged: bool| {
+        if staged {
+            place.try_run(root, ["add", "--all", "--force", "--", PLACES[*name]]);
+        }
+    };
+    match dirt {
+        Dirt::Write { staged, .. } => {
+            std::fs::remove_file(&path).ok();
+            put(root, PLACES[*name], format!("mine {number}\n"));
+            stage(*staged);
+        }
+        Dirt::AsNew { .. } => {
+            if let Some((lines, false)) = new.get(PLACES[*name]) {
+                std::fs::remove_file(&path).ok();
+                put(root, PLACES[*name], lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+            }
+        }
+        Dirt::Remove { staged, .. } => {
+            std::fs::remove_file(&path).ok();
+            stage(*staged);
+        }
+        Dirt::Link { .. } => {
+            std::fs::remove_file(&path).ok();
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(format!("mine {number}"), &path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_move_ever_loses_a_file_invariant_2() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let cases = std::env::var("MOVE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() };
+    let moved = std::cell::Cell::new(0u32);
+    let inputs = (proptest::collection::vec(change(), 1..6), proptest::collection::vec(dirt(), 0..5));
+    let outcome = proptest::test_runner::TestRunner::new(config).run(&inputs, |(changes, dirts)| {
+        let place = Place::new();
+        let root = place.path().join("repo");
+        let mut files = Files::new();
+        for name in ["a", "b", "lib/a", "lib/b", "lib/deep/c"] {
+            files.insert(name.to_owned(), ((0..5).map(|n| format!("{name} {n}")).collect(), false));
+        }
+        files.insert(".gitignore".to_owned(), (vec!["*.secret".to_owned(), "new/".to_owned()], false));
+        let mut stream = String::new();
+        let author = "A <a@a> 1767319445 +0100";
+        commit(&mut stream, "main", None, &files, "old\n", author);
+        changes.iter().for_each(|change| apply(&mut files, change));
+        commit(&mut stream, "next", Some("refs/heads/main"), &files, "new\n", author);
+        import(&place, &root, &stream);
+        place.run(&root, ["checkout", "--quiet", "--force", "main"]);
+        dirts.iter().enumerate().for_each(|(number, dirt)| soil(&place, &root, &files, number, dirt));
+
+        let tree = place.git.tree(&root).unwrap();
+        let (old, new) = (place.sha(&root, "main"), place.sha(&root, "next"));
+        let state = || (on_disk(&root), place.run(&root, ["ls-files", "--stage"]));
+        let before = state();
+        match runtime.block_on(tree.fast_forward(&old, &new)).unwrap() {
+            MoveOutcome::InTheWay { files } => {
+                assert!(!files.is_empty() && !dirts.is_empty() && old != new);
+                assert_eq!(state(), before, "refused, so nothing may change");
+            }
+            MoveOutcome::Moved => {
+                moved.set(moved.get() + 1);
+                let after = on_disk(&root);
+                let mine = before.0.iter().filter(|(_, content)| content.starts_with(b"mine "));
+                mine.for_each(|(path, content)| assert_eq!(after.get(path), Some(content), "{}", path.display()));
+                let staged = |stages: &str, blob: &str| stages.lines().any(|line| line.contains(blob));
+                for line in before.1.lines() {
+                    let blob = line.split(' ').nth(1).unwrap();
+                    let content = place.run(&root, ["cat-file", "blob", blob]);
+                    assert!(!content.starts_with("mine ") || staged(&state().1, blob), "{line}");
+                }
+                if dirts.is_empty() {
+                    place.run(&root, ["update-ref", "refs/heads/main", new.as_str()]);
+                    assert_eq!(place.run(&root, ["status", "--porcelain"]), "");
+                }
+            }
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+    assert!(moved.get() * 8 > cases, "a test that moves nothing: {} of {cases}", moved.get());
 }

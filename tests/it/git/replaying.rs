@@ -3,26 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
 
+use super::histories::{Change, Files, apply, change, commit, import};
 use super::sealed::{Place, put, script};
 use worktree::git::{Policy, Replay, Repo, Sha, Signing};
-
-/// A file of the model: its lines, and whether it is executable.
-type Files = BTreeMap<String, (Vec<String>, bool)>;
-
-/// One change to the files.
-#[derive(Debug, Clone)]
-enum Change {
-    Edit { file: usize, line: usize, text: u8 },
-    Insert { file: usize, line: usize, text: u8 },
-    Add { name: usize, text: u8 },
-    Delete { file: usize },
-    Rename { file: usize, name: usize },
-    Mode { file: usize },
-}
 
 /// A commit: what it changes, and what it says.
 #[derive(Debug, Clone)]
@@ -41,27 +27,12 @@ struct History {
     attributes: Option<&'static str>,
 }
 
-const NAMES: &[&str] =
-    &["a", "b", "c", "lib/a", "lib/b", "lib/deep/c", "new/x", "new/y", "a.d/z", "lib", "spaced name"];
 const AUTHORS: &[&str] = &[
     "Ann <ann@example.org> 1767319445 +0100",
     "Bö B <b@b> 1767319446 -0330",
     "Dr. C <c@c> 1767319447 +0000",
     "Trailing. <d@d> 1767319448 +0000",
 ];
-
-fn change() -> impl Strategy<Value = Change> {
-    let file = 0..12usize;
-    let line = 0..30usize;
-    prop_oneof![
-        6 => (file.clone(), line.clone(), any::<u8>()).prop_map(|(file, line, text)| Change::Edit { file, line, text }),
-        4 => (file.clone(), line, any::<u8>()).prop_map(|(file, line, text)| Change::Insert { file, line, text }),
-        3 => (0..NAMES.len(), any::<u8>()).prop_map(|(name, text)| Change::Add { name, text }),
-        1 => file.clone().prop_map(|file| Change::Delete { file }),
-        2 => (file.clone(), 0..NAMES.len()).prop_map(|(file, name)| Change::Rename { file, name }),
-        1 => file.prop_map(|file| Change::Mode { file }),
-    ]
-}
 
 fn step() -> impl Strategy<Value = Step> {
     let message = prop_oneof![
@@ -85,69 +56,6 @@ fn history() -> impl Strategy<Value = History> {
     ];
     (steps(5), steps(5), prop_oneof![4 => Just(0usize), 1 => 1..2usize], attributes)
         .prop_map(|(main, feat, shared, attributes)| History { main, feat, shared, attributes })
-}
-
-fn nth(files: &Files, index: usize) -> Option<String> {
-    let names: Vec<_> = files.keys().filter(|name| *name != ".gitattributes").collect();
-    (!names.is_empty()).then(|| names[index % names.len()].clone())
-}
-
-/// Whether a file of this name can exist beside the others.
-fn fits(files: &Files, name: &str) -> bool {
-    let inside = |outer: &str, inner: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
-    files.keys().all(|other| other != name && !inside(other, name) && !inside(name, other))
-}
-
-fn apply(files: &mut Files, change: &Change) {
-    match change {
-        Change::Edit { file, line, text } => {
-            let Some(name) = nth(files, *file) else { return };
-            let lines = &mut files.get_mut(&name).unwrap().0;
-            if !lines.is_empty() {
-                let at = line % lines.len();
-                lines[at] = format!("edited {text}");
-            }
-        }
-        Change::Insert { file, line, text } => {
-            let Some(name) = nth(files, *file) else { return };
-            let lines = &mut files.get_mut(&name).unwrap().0;
-            lines.insert(line % (lines.len() + 1), format!("inserted {text}"));
-        }
-        Change::Add { name, text } if fits(files, NAMES[*name]) => {
-            let lines = (0..12).map(|n| format!("{text} {n}")).collect();
-            files.insert(NAMES[*name].to_owned(), (lines, false));
-        }
-        Change::Delete { file } => {
-            nth(files, *file).map(|name| files.remove(&name));
-        }
-        Change::Rename { file, name } if fits(files, NAMES[*name]) => {
-            let Some(old) = nth(files, *file) else { return };
-            let content = files.remove(&old).unwrap();
-            files.insert(NAMES[*name].to_owned(), content);
-        }
-        Change::Mode { file } => {
-            if let Some(name) = nth(files, *file) {
-                let content = files.get_mut(&name).unwrap();
-                content.1 = !content.1;
-            }
-        }
-        Change::Add { .. } | Change::Rename { .. } => {}
-    }
-}
-
-/// One commit as `fast-import` takes it.
-fn commit(out: &mut String, branch: &str, from: Option<&str>, files: &Files, message: &str, author: &str) {
-    writeln!(out, "commit refs/heads/{branch}\nauthor {author}\ncommitter Com <c@c> 1767319500 +0000").unwrap();
-    writeln!(out, "data {}\n{message}", message.len()).unwrap();
-    if let Some(from) = from {
-        writeln!(out, "from {from}").unwrap();
-    }
-    writeln!(out, "deleteall").unwrap();
-    for (name, (lines, executable)) in files {
-        let content: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        let mode = if *executable { "100755" } else { "100644" };
-        writeln!(out, "M {mode} inline \"{name}\"\ndata {}\n{content}", content.len()).unwrap();
-    }
 }
 
 /// The history as a stream for `fast-import`: branches `base`, `main` and `feat`.
@@ -174,20 +82,6 @@ fn stream(history: &History) -> String {
     let shared = history.main.iter().take(history.shared);
     write("feat", &shared.chain(&history.feat).cloned().collect::<Vec<_>>());
     out
-}
-
-fn import(place: &Place, root: &Path, stream: &str) {
-    std::fs::create_dir_all(root).unwrap();
-    place.run(root, ["init", "--quiet", "--initial-branch=main"]);
-    let mut child = Command::new("git")
-        .args(["fast-import", "--quiet", "--force"])
-        .current_dir(root)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), stream.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
-    place.run(root, ["checkout", "--quiet", "--force", "feat"]);
 }
 
 /// The commits between, oldest first, without their own names, parents and committers.
@@ -240,7 +134,7 @@ fn unquoted(line: &str) -> PathBuf {
 fn a_replay_makes_what_a_rebase_makes_invariant_1_and_2() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut counts = BTreeMap::<&str, u32>::new();
-    let cases = std::env::var("REPLAY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(48);
+    let cases = std::env::var("REPLAY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(32);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases,
         failure_persistence: None,
@@ -252,6 +146,7 @@ fn a_replay_makes_what_a_rebase_makes_invariant_1_and_2() {
         let place = Place::new();
         let root = place.path().join("repo");
         import(&place, &root, &stream(&history));
+        place.run(&root, ["checkout", "--quiet", "--force", "feat"]);
         let replay = runtime.block_on(compare(&place, &root));
         let kind = match replay {
             Replay::UpToDate => "up to date",
