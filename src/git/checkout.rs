@@ -131,7 +131,8 @@ impl Tree {
         self.differing(old, new, "--diff-filter=ACDMRTUXB").await
     }
 
-    async fn differing(&self, old: &Sha, new: &Sha, filter: &str) -> Result<Vec<PathBuf>, GitError> {
+    /// The paths that differ between two commits, in one of the ways of the filter.
+    pub(super) async fn differing(&self, old: &Sha, new: &Sha, filter: &str) -> Result<Vec<PathBuf>, GitError> {
         let output = self
             .command(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", filter])
             .args([old, new])
@@ -143,9 +144,15 @@ impl Tree {
 
     /// Files that are there, that the index does not have, and that `new` would put something over. Also those below
     /// a directory that becomes a file, and those where a directory must come.
-    async fn unknown_in_the_way(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+    pub(super) async fn unknown_in_the_way(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        let added = self.differing(old, new, "--diff-filter=AT").await?;
+        self.unknown_at(added).await
+    }
+
+    /// Files that are there, that the index does not have, at, below or above `paths`.
+    pub(super) async fn unknown_at(&self, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, GitError> {
         let mut suspects = BTreeSet::new();
-        for path in self.differing(old, new, "--diff-filter=AT").await? {
+        for path in paths {
             if self.root().join(&path).symlink_metadata().is_ok() {
                 suspects.insert(path);
             } else if let Some(file) = self.file_above(&path) {

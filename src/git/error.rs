@@ -149,6 +149,14 @@ pub enum GitError {
         /// What is open.
         operation: super::Operation,
     },
+    /// Files that git does not know would be overwritten (W102).
+    #[error("{} that git does not know would be overwritten in {}: {}; move them away", count(files), path.display(), listed(files))]
+    FilesInTheWay {
+        /// The worktree.
+        path: PathBuf,
+        /// The files, relative to it.
+        files: Vec<PathBuf>,
+    },
     /// Git wrote more than can be held; the output is not used at all (W102).
     #[error("`{what}` wrote more than {cap} bytes, which is more than can be handled")]
     TooMuchOutput {
@@ -201,6 +209,19 @@ fn words(stderr: &str) -> String {
     text.chars().skip(skip).collect()
 }
 
+/// How many files are named in a message.
+const NAMED: usize = 10;
+
+fn count(files: &[PathBuf]) -> String {
+    if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    let names: Vec<_> = files.iter().take(NAMED).map(|file| file.to_string_lossy()).collect();
+    let more = if files.len() > NAMED { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
 fn uid(owner: Option<u32>) -> String {
     owner.map_or_else(|| "another user".to_owned(), |uid| format!("uid {uid}"))
 }
@@ -227,6 +248,7 @@ impl GitError {
             | GitError::LockContention { .. }
             | GitError::NoIdentity
             | GitError::SigningRequired { .. }
+            | GitError::FilesInTheWay { .. }
             | GitError::TooMuchOutput { .. }
             | GitError::Parse { .. }
             | GitError::Io { .. } => Code::GitFailed,

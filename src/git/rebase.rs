@@ -7,6 +7,8 @@
 //! 1. A conflict is reported only when git stopped with files in conflict; a process that was ended is an error.
 //! 2. A rebase that stopped for any other reason is aborted here, because it was begun here; one that was open before
 //!    is refused and left alone.
+//! 3. No file that git does not know is overwritten. Git would overwrite ignored ones, so they are looked for first: at
+//!    everything the new base adds, and at everything any of the commits adds, also where a later one removes it.
 
 use std::path::PathBuf;
 
@@ -47,6 +49,12 @@ impl Tree {
             return Err(GitError::OperationOpen { path: self.root().to_owned(), operation });
         }
         self.refuse_unsigned().await?;
+        let head = self.head().await?.ok_or_else(|| GitError::RefMissing { name: "HEAD".to_owned() })?;
+        let unknown = self.unknown_at(self.added_by_rebase(&head, onto).await?).await?;
+        if !unknown.is_empty() {
+            let error = GitError::FilesInTheWay { path: self.root().to_owned(), files: unknown };
+            return Ok(RebaseOutcome::Failed { message: error.to_string() });
+        }
         let output = self
             .command(["rebase", "--merge", "--no-autostash", "--no-autosquash", "--no-update-refs", "--no-fork-point"])
             .args(["--no-rebase-merges", "--no-rerere-autoupdate", "--no-verify", "--no-stat"])
@@ -77,16 +85,40 @@ impl Tree {
         }
     }
 
+    /// Every path that is added on the way from `head` to its rebased commits.
+    async fn added_by_rebase(&self, head: &Sha, onto: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        let mut added = self.differing(head, onto, "--diff-filter=AT").await?;
+        let list =
+            self.command(["rev-list", "--no-merges"]).arg(format!("{onto}..{head}")).arg("--").run().await?.stdout()?;
+        let command =
+            self.command(["diff-tree", "--stdin", "--no-commit-id", "-r", "-z", "--name-only", "--no-renames"]);
+        let output = command.args(["--root", "--diff-filter=AT"]).stdin(list).run().await?.stdout()?;
+        added.extend(parse::paths::list("git diff-tree", &output)?);
+        Ok(added)
+    }
+
     /// Puts branch, index and files back to where they were before the rebase. Nothing happens when none is open.
     ///
     /// # Errors
-    /// W102.
+    /// W102, also when that would overwrite a file that git does not know.
     pub async fn abort_rebase(&self) -> Result<(), GitError> {
         if self.operation() != Some(Operation::Rebase) {
             return Ok(());
         }
+        if let (Some(head), Some(before)) = (self.head().await?, self.head_before_rebase()) {
+            let files = self.unknown_in_the_way(&head, &before).await?;
+            if !files.is_empty() {
+                return Err(GitError::FilesInTheWay { path: self.root().to_owned(), files });
+            }
+        }
         self.command(["rebase", "--abort"]).writes().run_patiently().await?.expect(&[0])?;
         Ok(())
+    }
+
+    /// Where the branch was before the rebase that is open, as git has written it down.
+    fn head_before_rebase(&self) -> Option<Sha> {
+        let read = |dir: &str| std::fs::read_to_string(self.git_dir().join(dir).join("orig-head")).ok();
+        read("rebase-merge").or_else(|| read("rebase-apply"))?.trim().parse().ok()
     }
 
     /// The files of which the index holds several versions.

@@ -88,3 +88,42 @@ async fn c55_signing_is_off_kept_or_refused_and_never_hangs() {
     assert_eq!((tree.head().await.unwrap(), tree.operation()), (head, None));
     let RebaseOutcome::Done { .. } = under(Signing::Off).rebase(&onto).await.unwrap() else { panic!() };
 }
+
+#[tokio::test]
+async fn a_rebase_and_its_abort_overwrite_no_ignored_file_invariant_3() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.commit(&root, ".gitignore", "*.env\n");
+    let tree = place.worktree(&root, "feat").await;
+    place.commit(tree.root(), "a", "1\n");
+    // One commit adds a file that the next one removes.
+    put(tree.root(), "passing.env", "committed\n");
+    place.run(tree.root(), ["add", "--force", "passing.env"]);
+    place.run(tree.root(), ["commit", "--quiet", "--message", "add"]);
+    place.run(tree.root(), ["rm", "--quiet", "passing.env"]);
+    place.run(tree.root(), ["commit", "--quiet", "--message", "remove"]);
+    let head = place.head(tree.root());
+    put(&root, "base.env", "theirs\n");
+    place.run(&root, ["add", "--force", "base.env"]);
+    let onto = place.commit(&root, "b", "1\n");
+    for file in ["passing.env", "base.env"] {
+        put(tree.root(), file, "mine\n");
+        let RebaseOutcome::Failed { message } = tree.rebase(&onto).await.unwrap() else { panic!() };
+        assert!(message.starts_with("1 file that git does not know") && message.contains(file), "{message}");
+        assert_eq!((tree.operation(), tree.head().await.unwrap()), (None, Some(head.clone())));
+        assert_eq!(std::fs::read_to_string(tree.root().join(file)).unwrap(), "mine\n");
+        std::fs::remove_file(tree.root().join(file)).unwrap();
+    }
+    // While a conflict is open, a file of a later commit is not there, and its place may be taken.
+    put(tree.root(), "later.env", "committed\n");
+    place.run(tree.root(), ["add", "--force", "later.env"]);
+    place.run(tree.root(), ["commit", "--quiet", "--message", "later"]);
+    let onto = place.commit(&root, "a", "other\n");
+    let RebaseOutcome::Conflict { .. } = tree.rebase(&onto).await.unwrap() else { panic!() };
+    put(tree.root(), "later.env", "mine\n");
+    let error = tree.abort_rebase().await.unwrap_err();
+    assert!(error.to_string().contains("later.env"), "{error}");
+    std::fs::remove_file(tree.root().join("later.env")).unwrap();
+    tree.abort_rebase().await.unwrap();
+    assert_eq!(std::fs::read_to_string(tree.root().join("later.env")).unwrap(), "committed\n");
+}
