@@ -15,7 +15,8 @@
 //! 3. A process ends within its limit together with everything it started; when the future that waits for it is
 //!    dropped, it is ended as well.
 //! 4. A ref moves by compare-and-swap from an expected value, never otherwise.
-//! 5. No call overwrites or deletes a file that git does not know, except [`Tree::remove`] with force.
+//! 5. No call overwrites or deletes a file that git does not know or is told to ignore. The exceptions say so by name:
+//!    [`Tree::remove`] deletes ignored files, with force all, and [`Tree::checkout_fresh`] is for a new worktree only.
 //! 6. What git says is data only in its machine forms (porcelain, `-z`, exit codes). An expected "no" is a value; an
 //!    unknown answer is an error or `None`, never a guess.
 //! 7. Paths are bytes from git to the caller.

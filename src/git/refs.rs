@@ -34,8 +34,9 @@ pub enum RefUpdate {
 impl Repo {
     /// The commit that a revision names, or `None`.
     ///
-    /// A branch of that name comes before a tag; `HEAD` and `@` are always the current commit, and a name that begins
-    /// with `refs/` is taken as it stands. Otherwise whatever git understands (`main~2`, `v1.0`, a short object name).
+    /// A branch of that name comes before a tag; `HEAD` and `@` are always the commit of the primary checkout (ask
+    /// [`super::Tree::head`] for that of another worktree), and a name that begins with `refs/` is taken as it stands.
+    /// Otherwise whatever git understands (`main~2`, `v1.0`, a short object name).
     ///
     /// # Errors
     /// W111 for an empty revision, a leading dash or a NUL, before git is started.
@@ -57,7 +58,7 @@ impl Repo {
             return Ok(None);
         }
         let word = rev.split(['~', '^', '@', ':']).next().unwrap_or(rev);
-        let is_head = word == "HEAD" || word.is_empty();
+        let is_head = word == "HEAD" || rev == "@" || ["@{", "@~", "@^"].iter().any(|start| rev.starts_with(start));
         if !is_head
             && !rev.starts_with("refs/")
             && let Some(sha) = self.peel(&format!("refs/heads/{rev}"), "commit").await?

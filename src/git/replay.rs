@@ -120,6 +120,9 @@ impl Repo {
             require_plain(commit)?;
         }
         let committer = self.command(["var", "GIT_COMMITTER_IDENT"]).run().await?.line()?;
+        if committer.contains(char::REPLACEMENT_CHARACTER) {
+            return doubt("the name of the committer is not UTF-8");
+        }
         let (mut head, mut tree) = (onto.clone(), base.tree);
         for commit in &commits {
             let merged = self.merged(commit, &head).await?;

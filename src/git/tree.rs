@@ -116,7 +116,8 @@ impl Tree {
 
     /// Removes the worktree the plain way, `git worktree remove`. It must not be locked.
     ///
-    /// Without force, git refuses when it holds changes or files git does not know, or submodules.
+    /// Without force, git refuses when it holds changes or files git does not know, or submodules. Ignored files go with
+    /// it, and so do the changes of [`Tree::hidden_changes`].
     ///
     /// # Errors
     /// W102 with git's reason.

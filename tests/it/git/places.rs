@@ -64,6 +64,8 @@ async fn c07_a_branch_comes_before_a_tag_of_its_name() {
     place.run(&root, ["branch", "origin/x", first.as_str()]);
     place.run(&root, ["update-ref", &format!("refs/heads/{second}"), first.as_str()]);
     place.run(&root, ["update-ref", "refs/heads/HEAD", first.as_str()]);
+    place.run(&root, ["update-ref", "refs/heads/@x", first.as_str()]);
+    place.run(&root, ["tag", "@x", second.as_str()]);
     let repo = place.open(&root).await;
     for (rev, sha) in [
         ("main", &second),
@@ -74,6 +76,8 @@ async fn c07_a_branch_comes_before_a_tag_of_its_name() {
         (second.as_str(), &first),
         ("HEAD", &second),
         ("@", &second),
+        ("@~1", &first),
+        ("@x", &first),
         ("HEAD~1", &first),
         (first.short(), &first),
     ] {

