@@ -93,7 +93,8 @@ impl Arguments {
     #[must_use]
     pub fn default_log_filter(&self) -> &'static str {
         match self.command {
-            None | Some(Command::Serve(_) | Command::Dev(_)) => "info",
+            // What the SDK says of its own start is of use only to whoever asks for it.
+            None | Some(Command::Serve(_) | Command::Dev(_)) => "info,opentelemetry=warn,iii_helpers=warn,iii_sdk=warn",
             Some(Command::Demo | Command::Call(_)) => "off",
         }
     }

@@ -163,6 +163,7 @@ impl Link {
                     return Err(ServeError::Configuration(format!("{error} ({})", error.code)));
                 }
                 Err(error) if tries % SAY_EVERY == 0 => {
+                    self.require_welcome()?;
                     tracing::warn!(url = self.url, %error, "waiting for the engine: {what}");
                 }
                 Err(_) => {}

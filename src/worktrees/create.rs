@@ -338,7 +338,7 @@ async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_
 /// A hook that fails, or hangs until its limit, does not fail a create whose tree is complete.
 async fn run_hook(tree: &Tree, record: &Record, base_sha: &Sha) {
     match tree.run_post_checkout(base_sha).await {
-        Ok(HookOutcome::Ok) => {}
+        Ok(HookOutcome::Ok | HookOutcome::Missing) => {}
         Ok(outcome) => {
             tracing::warn!(worktree = record.worktree_id, ?outcome, "the post-checkout hook did not succeed");
         }
