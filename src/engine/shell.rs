@@ -1,8 +1,8 @@
 //! `shell::exec`: a command on this machine.
 //!
 //! Invariants
-//! 1. A command and whatever it started in its process group are gone when its answer is given: the group is
-//!    killed at the time limit, and at the end of the command for what it left behind.
+//! 1. A command and whatever it started in its process group are killed before its answer is given: at the time
+//!    limit, and at the end of the command for what it left behind.
 //! 2. Output beyond the limit is read and dropped, never left in the pipe: a loud command is not blocked.
 //! 3. A command runs only in a directory that the engine's roots (`S215`) and the caller's scope (`S220`) allow,
 //!    both followed through symbolic links.
@@ -30,6 +30,9 @@ use super::shell_output::{Capture, Captured, View};
 
 /// How long the pipes may stay open after the end of a command, before what holds them is killed.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// How long the killed may take to be gone before the answer is given all the same.
+const AFTER_KILL: Duration = Duration::from_millis(500);
 
 /// What `shell::*` runs with.
 pub(super) struct Shell {
@@ -235,11 +238,14 @@ impl Running {
         }
         // A group id is not given out again while a process of the group lives, and ids go round the whole
         // range before one comes again: this cannot hit a stranger right after the leader was reaped.
-        self.kill_group();
+        let somebody = self.kill_group();
         if !matches!(end, End::Exited(_))
             && let Err(error) = self.child.wait().await
         {
             tracing::error!(%error, "a killed command could not be waited for");
+        }
+        if somebody {
+            self.see_group_gone().await;
         }
         let stdout = self.stdout.take().await;
         let stderr = self.stderr.take().await;
@@ -251,12 +257,25 @@ impl Running {
         (self.stdout.view(), self.stderr.view())
     }
 
-    fn kill_group(&self) {
-        let Some(group) = self.group else { return };
+    /// Kills the group. Says whether there was anybody to kill, which there is not after most commands.
+    fn kill_group(&self) -> bool {
+        let Some(group) = self.group else { return false };
         match killpg(group, Signal::SIGKILL) {
-            // Nobody is left, which is how most commands end.
-            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-            Err(error) => tracing::warn!(%error, group = group.as_raw(), "a process group could not be killed"),
+            Ok(()) => true,
+            Err(nix::errno::Errno::ESRCH) => false,
+            Err(error) => {
+                tracing::warn!(%error, group = group.as_raw(), "a process group could not be killed");
+                false
+            }
+        }
+    }
+
+    /// Waits a moment for the killed to be gone: on a busy machine that takes them a while.
+    async fn see_group_gone(&self) {
+        let Some(group) = self.group else { return };
+        let end = Instant::now() + AFTER_KILL;
+        while killpg(group, None).is_ok() && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::{Client, engine, options};
+use super::client::{Client, PATIENCE, engine, options};
 use worktree::engine::{Engine, Options, ShellOptions};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,10 +54,16 @@ async fn the_whole_group_ends_at_the_limit_and_at_the_end_of_the_command() {
 
 fn assert_gone(answer: &Value) {
     let pid = answer["stdout"].as_str().unwrap().trim();
-    // A killed child of a killed parent may still be there as a zombie, until init has looked.
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = status.rsplit(')').next().unwrap_or_default().trim().chars().next();
-    assert!(matches!(state, None | Some('Z' | 'X')), "process {pid} lives: {status}");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        // A killed child of a killed parent may still be there as a zombie, until init has looked.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = status.rsplit(')').next().unwrap_or_default().trim().chars().next();
+        if matches!(state, None | Some('Z' | 'X')) {
+            return;
+        }
+        assert!(Instant::now() < end, "process {pid} lives: {status}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
