@@ -65,6 +65,13 @@ const CATALOG: &[Entry] = &[
     Entry("iii-engine-functions", "engine::registered-triggers::info", "Describes one binding.", &["id"], &[]),
     Entry(
         "iii-engine-functions",
+        "engine::channels::create",
+        "Makes a channel and gives both ends.",
+        &[],
+        &["buffer_size"],
+    ),
+    Entry(
+        "iii-engine-functions",
         "engine::register_trigger",
         "Binds a function to a trigger type until the engine stops.",
         &["trigger_type", "function_id"],
@@ -299,6 +306,7 @@ pub(super) fn perform(core: &Arc<Core>, from: Option<Uuid>, id: &str, data: Valu
         (_, id) if id.starts_with("engine::queue::") => queue(core, id, data),
         ("shell", _) => shell_jobs::perform(core.clone(), id.to_owned(), data).boxed(),
         (_, "engine::register_trigger" | "engine::unregister_trigger") => trigger_calls::perform(core, from, id, data),
+        (_, "engine::channels::create") => ready(core.channels.create(from, id, data)).boxed(),
         (_, id) if id.starts_with("engine::log::") => ready(log::perform(core, id, data)).boxed(),
         _ => ready(listing::perform(core, id, data)).boxed(),
     }

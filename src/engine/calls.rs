@@ -115,20 +115,21 @@ impl Router {
     /// Sends a call to the worker that serves it. Without a caller nobody hears of its end. Gives the outbox that
     /// took it, or why it was not sent.
     pub(super) fn send_call(&self, key: &Key, caller: Option<Caller>, mut invoke: Invoke) -> Result<Sent, Fault> {
-        let wanted = match &caller {
+        let mut id = match &caller {
             Some(Caller::Worker { invocation_id, .. }) => *invocation_id,
             _ => ident::fresh(),
         };
-        // An id that is in use belongs to somebody else's call; the answer is mapped back.
-        let id = if self.lock().calls.contains_key(&wanted) { ident::fresh() } else { wanted };
-        invoke.invocation_id = Some(id);
         invoke.action = None;
         invoke.namespace = None;
-        let text = encode(&Message::InvokeFunction(invoke));
-        if text.len() > self.message_bytes {
-            return Err(too_large(text.len(), self.message_bytes));
-        }
-        let outbox = {
+        let mut message = Message::InvokeFunction(invoke);
+        let (text, outbox) = loop {
+            if let Message::InvokeFunction(invoke) = &mut message {
+                invoke.invocation_id = Some(id);
+            }
+            let text = encode(&message);
+            if text.len() > self.message_bytes {
+                return Err(too_large(text.len(), self.message_bytes));
+            }
             let mut tables = self.lock();
             let Some(Owner::Worker(callee)) = tables.functions.get(key).map(|function| function.owner) else {
                 return Err(not_found(key));
@@ -136,12 +137,17 @@ impl Router {
             let Some(outbox) = tables.sessions.get(&callee).map(|session| session.outbox.clone()) else {
                 return Err(not_found(key));
             };
+            // An id that is in use belongs to somebody else's call; the answer is mapped back.
+            if tables.calls.contains_key(&id) {
+                id = ident::fresh();
+                continue;
+            }
             let caller = caller.filter(|caller| !matches!(caller, Caller::Log) || tables.logged < MAX_LOGGED);
             if let Some(caller) = caller {
                 tables.logged += usize::from(matches!(caller, Caller::Log));
                 tables.calls.insert(id, Call { caller, callee, function_id: key.1.clone() });
             }
-            outbox
+            break (text, outbox);
         };
         outbox.push_text(text);
         Ok(Sent { id, outbox })

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::bindings::Target;
 use super::builtins;
 use super::calls::{Awaited, Caller, Outcome, Sent, marked, not_found};
+use super::channels::Channels;
 use super::configuration::Configuration;
 use super::fault::{Answer, Fault};
 use super::ident;
@@ -38,6 +39,7 @@ pub(super) struct Core {
     pub(super) configuration: Configuration,
     pub(super) queue: Queue,
     pub(super) shell: Shell,
+    pub(super) channels: Arc<Channels>,
     /// True once the engine is stopping.
     pub(super) stopping: watch::Sender<bool>,
     /// Calls to the engine that are still to be answered.
@@ -299,6 +301,9 @@ impl Core {
                 Effect::FunctionAppeared(key) => self.queue.function_appeared(&key),
                 Effect::FunctionsChanged => self.functions_changed.notify_one(),
                 Effect::Worker(event, id) => {
+                    if event == "worker_disconnected" {
+                        self.channels.drop_of(id);
+                    }
                     let targets = self.router.targets("engine::workers-available", |_| true);
                     self.fire(targets, &json!({"event": event, "worker_id": id.to_string()}));
                 }

@@ -1,29 +1,32 @@
 //! The trigger type `http`: routes on a listener of their own.
 //!
 //! Invariants
-//! 1. A route answers what its function says in an envelope `{status_code, headers, body}`; anything else is 200
-//!    with the body `{}`, as on the iii engine.
+//! 1. A route answers what its function says in an envelope `{status_code, headers, body}`; any other value is 200
+//!    with the body `{}`, as on the iii engine. No value means that the function writes to the response channel.
 //! 2. Bodies are bounded, and so is the time a function has.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::bindings::{Provider, Target};
+use super::channels::Piece;
 use super::core::{Core, trigger_call};
-use super::fault::Fault;
 use super::http_listener::Bounded;
-use super::ident;
+use super::http_response as response;
 
 /// How long a connection may stand still beyond the time of a function.
 const IDLE: Duration = Duration::from_secs(30);
+/// Bytes of the pieces in which a body goes through its channel.
+const PIECE_BYTES: usize = 64 << 10;
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 #[derive(Debug, Clone)]
@@ -180,108 +183,82 @@ async fn answer(State(Serving { core, routes }): State<Serving>, request: Reques
     let method = head.method.as_str().to_owned();
     let (route, parameters) = match routes.find(&method, head.uri.path()) {
         Found::Route(route, parameters) => (route, parameters),
-        Found::OtherMethod => return plain(StatusCode::METHOD_NOT_ALLOWED, Body::empty()),
-        Found::Nothing => return fault(StatusCode::NOT_FOUND, "NOT_FOUND", "Not Found"),
+        Found::OtherMethod => return response::plain(StatusCode::METHOD_NOT_ALLOWED, Body::empty()),
+        Found::Nothing => return response::fault(StatusCode::NOT_FOUND, "NOT_FOUND", "Not Found"),
     };
     let limit = core.options.limits.http_body_bytes;
     let Ok(body) = to_bytes(body, limit).await else {
         let text = format!("the body could not be read, or has more than {limit} bytes");
-        return fault(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", &text);
+        return response::fault(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", &text);
     };
-    let mut headers = Map::new();
-    for (name, value) in &head.headers {
-        headers.insert(name.as_str().to_owned(), Value::String(String::from_utf8_lossy(value.as_bytes()).into_owned()));
-    }
-    let is_json = head
-        .headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| String::from_utf8_lossy(value.as_bytes()).contains("application/json"));
-    let body = if is_json { serde_json::from_slice::<Value>(&body).unwrap_or_default() } else { Value::Null };
+    let (request_body, writer, response, pieces) = match (core.channels.lend_reader(), core.channels.lend_writer()) {
+        (Ok((request_body, writer)), Ok((response, pieces))) => (request_body, writer, response, pieces),
+        (Err(fault), _) | (_, Err(fault)) => {
+            return response::fault(StatusCode::SERVICE_UNAVAILABLE, &fault.code, &fault.message);
+        }
+    };
     let payload = json!({
         "method": method,
         "path": route.path,
         "path_params": parameters,
         "query_params": query(head.uri.query().unwrap_or_default()),
-        "headers": headers,
-        "body": body,
+        "headers": headers(&head.headers),
+        "body": if is_json(&head.headers) { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null },
         "trigger": {"type": "http", "path": route.path, "method": method},
+        "request_body": request_body.reference,
+        "response": response.reference,
     });
-    let called = async {
-        if !core.condition_holds(&route.target, &payload).await {
-            return None;
-        }
-        Some(core.call(trigger_call(&route.target, payload.clone())).await.into_answer())
-    };
-    match timeout(core.options.http_timeout, called).await {
-        Err(_) => fault(StatusCode::GATEWAY_TIMEOUT, "TIMEOUT", "the function did not answer in time"),
-        Ok(None) => {
-            let error = json!({"code": "CONDITION_NOT_MET", "message": "the condition did not hold"});
-            json_response(StatusCode::UNPROCESSABLE_ENTITY, &json!({"error": error, "skipped": true}))
-        }
-        Ok(Some(Ok(result))) => envelope(result),
-        Ok(Some(Err(error))) => function_fault(&error),
+    tokio::spawn(feed(writer, body));
+    let answering = respond(&core, &route.target, payload, pieces);
+    match timeout(core.options.http_timeout, answering).await {
+        Ok(response) => response,
+        Err(_) => response::fault(StatusCode::GATEWAY_TIMEOUT, "TIMEOUT", "the function did not answer in time"),
     }
 }
 
-fn function_fault(error: &Fault) -> Response<Body> {
-    let error = json!({"code": error.code, "message": error.message, "error_id": ident::fresh().to_string()});
-    json_response(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }))
-}
-
-fn fault(status: StatusCode, code: &str, message: &str) -> Response<Body> {
-    json_response(status, &json!({"error": {"code": code, "message": message}}))
-}
-
-fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = plain(status, Body::from(body.to_string()));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-fn plain(status: StatusCode, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response
-}
-
-/// The response that an envelope describes.
-fn envelope(result: Option<Value>) -> Response<Body> {
-    let envelope = result.unwrap_or_default();
-    let status = envelope.get("status_code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
-    let status = status.and_then(|code| StatusCode::from_u16(code).ok()).unwrap_or(StatusCode::OK);
-    let body = envelope.get("body").cloned().unwrap_or_else(|| json!({}));
-    let mut response = plain(status, Body::empty());
-    let pairs: Vec<(String, String)> = match envelope.get("headers") {
-        Some(Value::Object(map)) => map.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
-        Some(Value::Array(lines)) => lines
-            .iter()
-            .filter_map(|line| line.as_str()?.split_once(':'))
-            .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-            .collect(),
-        _ => Vec::new(),
+/// What the function makes of the request: an envelope, or what it writes to the response channel, whichever comes
+/// first.
+async fn respond(
+    core: &Arc<Core>,
+    target: &Target,
+    payload: Value,
+    mut pieces: mpsc::Receiver<Piece>,
+) -> Response<Body> {
+    if !core.condition_holds(target, &payload).await {
+        let error = json!({"code": "CONDITION_NOT_MET", "message": "the condition did not hold"});
+        return response::json(StatusCode::UNPROCESSABLE_ENTITY, &json!({"error": error, "skipped": true}));
+    }
+    let mut call = core.call(trigger_call(target, payload));
+    let first = tokio::select! {
+        biased;
+        outcome = &mut call => match outcome.into_answer() {
+            Ok(None | Some(Value::Null)) => None,
+            Ok(Some(envelope)) => return response::envelope(&envelope),
+            Err(error) => return response::function_fault(&error),
+        },
+        Some(piece) = pieces.recv() => Some(piece),
     };
-    for (name, value) in pairs {
-        match (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value)) {
-            // The length is the engine's to say.
-            (Ok(name), Ok(value)) if name != header::CONTENT_LENGTH && name != header::TRANSFER_ENCODING => {
-                response.headers_mut().append(name, value);
-            }
-            _ => tracing::warn!(name, "a response header is not valid; it is left out"),
+    response::streamed(first, pieces).await
+}
+
+/// Writes the body into its channel, for a function that wants its bytes.
+async fn feed(writer: mpsc::Sender<Piece>, mut body: Bytes) {
+    while !body.is_empty() {
+        let piece = body.split_to(body.len().min(PIECE_BYTES));
+        if writer.send(Piece::Binary(piece)).await.is_err() {
+            return;
         }
     }
-    let typed = response.headers().contains_key(header::CONTENT_TYPE);
-    *response.body_mut() = match body {
-        Value::String(text) if typed => Body::from(text),
-        body => Body::from(body.to_string()),
-    };
-    if !typed {
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    }
-    response
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn headers(from: &HeaderMap) -> Map<String, Value> {
+    let text = |value: &HeaderValue| Value::String(String::from_utf8_lossy(value.as_bytes()).into_owned());
+    from.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|value| String::from_utf8_lossy(value.as_bytes()).contains("application/json"))
 }
 
 /// The query's parameters; the last of a name wins.

@@ -12,6 +12,7 @@
 //! | `core` | the parts together: how a call finds its way |
 //! | `builtins` | the catalog of what the engine serves itself |
 //! | `state`, `configuration`, `queue`, `cron`, `http`, `shell`, `log` | one file each, with their helpers beside them |
+//! | `channels` | streams between clients, and of HTTP bodies |
 //! | `store` | the file under state and queue, and its one writer |
 //! | `owner` | the claim on the state directory |
 //!
@@ -23,6 +24,7 @@
 mod bindings;
 mod builtins;
 mod calls;
+mod channels;
 mod configuration;
 mod configuration_files;
 mod core;
@@ -32,6 +34,7 @@ mod expand;
 mod fault;
 mod http;
 mod http_listener;
+mod http_response;
 mod ident;
 mod listing;
 mod log;
@@ -77,14 +80,15 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// How long changes of the set of functions are gathered before bindings hear of them.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// A running engine. Dropping it leaves it running until the runtime ends; call [`Engine::shutdown`].
+/// A running engine. Dropping it stops it without the courtesies of [`Engine::shutdown`]: what was answered as
+/// stored is safe, but calls that are open get no answer.
 pub struct Engine {
     core: Arc<Core>,
     address: SocketAddr,
     http_address: SocketAddr,
     tasks: JoinSet<()>,
-    accepting: JoinHandle<()>,
-    claim: Claim,
+    accepting: Option<JoinHandle<()>>,
+    claim: Option<Claim>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -140,6 +144,7 @@ impl Engine {
                 state,
                 configuration,
                 queue,
+                channels: Arc::new(channels::Channels::default()),
                 stopping: watch::Sender::new(false),
                 answering: watch::Sender::new(0),
                 functions_changed: Notify::new(),
@@ -151,8 +156,8 @@ impl Engine {
         tasks.spawn(tell_of_functions(core.clone()));
         tasks.spawn(queue_delivery::deliver(core.clone()));
         tasks.spawn(http::serve(core.clone(), routes, http_listener));
-        let accepting = tokio::spawn(session::accept(core.clone(), listener));
-        Ok(Engine { core, address, http_address, tasks, accepting, claim })
+        let accepting = Some(tokio::spawn(session::accept(core.clone(), listener)));
+        Ok(Engine { core, address, http_address, tasks, accepting, claim: Some(claim) })
     }
 
     /// Where workers connect: `ws://127.0.0.1:PORT`.
@@ -172,7 +177,9 @@ impl Engine {
     pub async fn shutdown(mut self) {
         self.core.stopping.send_replace(true);
         self.core.shell.stop_all();
-        if let Err(error) = self.accepting.await {
+        if let Some(accepting) = self.accepting.take()
+            && let Err(error) = accepting.await
+        {
             tracing::error!(%error, "the listener panicked");
         }
         // What was stored is still told, and so is what became of the commands.
@@ -203,7 +210,17 @@ impl Engine {
             tracing::error!(%error, "the store could not be closed");
         }
         self.tasks.shutdown().await;
-        drop(self.claim);
+        self.claim = None;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.core.stopping.send_replace(true);
+        self.core.shell.stop_all();
+        for outbox in self.core.router.outboxes() {
+            outbox.condemn();
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 use uuid::Uuid;
 
+use super::channels::End;
 use super::core::{Core, Held, Wait};
 use super::message::Message;
 use super::outbox::{self, Drain, Item};
@@ -35,10 +36,10 @@ const TELEMETRY: [&[u8]; 3] = [b"OTLP", b"MTRC", b"LOGS"];
 const HELD_UNIT: usize = 1024;
 
 /// What a connection is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Worker,
     Telemetry,
+    Channel(End),
 }
 
 /// Accepts connections until the engine stops.
@@ -79,7 +80,11 @@ async fn serve(core: Arc<Core>, stream: TcpStream, peer: SocketAddr, place: Opti
         purpose = match request.uri().path() {
             "/" => Purpose::Worker,
             "/otel" => Purpose::Telemetry,
-            path => return Err(refuse(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))),
+            path => match End::parse(path, request.uri().query().unwrap_or_default()) {
+                Some(end) if core.channels.has(&end) => Purpose::Channel(end),
+                Some(_) => return Err(refuse(StatusCode::NOT_FOUND, "there is no such end of a channel".to_owned())),
+                None => return Err(refuse(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))),
+            },
         };
         response.headers_mut().insert("x-iii-capabilities", HeaderValue::from_static("tcp-nodelay"));
         Ok(response)
@@ -98,6 +103,7 @@ async fn serve(core: Arc<Core>, stream: TcpStream, peer: SocketAddr, place: Opti
     match purpose {
         Purpose::Worker => work(core, socket, peer).await,
         Purpose::Telemetry => discard(&core, socket).await,
+        Purpose::Channel(end) => core.channels.serve(&end, socket, core.stopping.subscribe()).await,
     }
     drop(place);
 }

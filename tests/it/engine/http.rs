@@ -70,7 +70,7 @@ async fn requests_reach_their_function_and_envelopes_come_back() {
     assert_eq!((data["path"].as_str().unwrap(), answer.0, answer.2.as_str()), ("/a/c/b", 200, "raw"));
     let (answer, data) = tokio::join!(
         request(&engine, "POST", "/a/1/b", "application/json; charset=utf-8", br#"{"n":1}"#),
-        worker.serve_one(json!(null))
+        worker.serve_one(json!({"no": "envelope"}))
     );
     assert_eq!((&data["body"], answer.2.as_str()), (&json!({"n": 1}), "{}"));
     let (answer, _) = tokio::join!(request(&engine, "GET", "/if", "x", b""), worker.serve_one(json!(false)));

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use iii_sdk::channel::{ChannelReader, ChannelWriter};
+use iii_sdk::helpers::create_channel;
 use iii_sdk::protocol::{RegisterTriggerInput, TriggerRequest};
 use iii_sdk::runtime::WorkerMetadata;
 use iii_sdk::{Error, IIIClient, InitOptions, RegisterFunction, TriggerAction, WorkerIdentityMode, register_worker};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -145,6 +149,74 @@ async fn a_nested_call_is_not_slowed_down_by_small_packets() {
     times.sort();
     // Nagle's algorithm against delayed acknowledgements costs 25 ms and more each time.
     assert!(times[50] < Duration::from_millis(20), "the median is {:?}", times[50]);
+    for client in [worker, caller] {
+        client.shutdown_async().await;
+    }
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn channels_carry_streams_between_workers_and_to_http_callers() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let worker = client(&engine.url(), "worker");
+    let url = engine.url();
+    let address = url.clone();
+    worker.register_function(
+        "w::count",
+        RegisterFunction::new_async(move |input: Value| {
+            let address = address.clone();
+            async move {
+                let reference =
+                    serde_json::from_value(input["reader"].clone()).map_err(|e| Error::Serde(e.to_string()))?;
+                Ok::<Value, Error>(json!(ChannelReader::new(&address, &reference).read_all().await?.len()))
+            }
+        }),
+    );
+    worker.register_function(
+        "w::upper",
+        RegisterFunction::new_async(move |input: Value| {
+            let url = url.clone();
+            async move {
+                let reference =
+                    |field: &str| serde_json::from_value(input[field].clone()).map_err(|e| Error::Serde(e.to_string()));
+                let body = ChannelReader::new(&url, &reference("request_body")?).read_all().await?;
+                let writer = ChannelWriter::new(&url, &reference("response")?);
+                writer.send_message(&json!({"type": "set_status", "status_code": 206}).to_string()).await?;
+                let headers = json!({"type": "set_headers", "headers": {"x-a": "1"}});
+                writer.send_message(&headers.to_string()).await?;
+                writer.write(&body.to_ascii_uppercase()).await?;
+                writer.close().await?;
+                Ok::<Value, Error>(Value::Null)
+            }
+        }),
+    );
+    let caller = client(&engine.url(), "caller");
+    let channel = create_channel(&caller, Some(2)).await.unwrap();
+    let input = json!({ "reader": channel.reader_ref });
+    let data = vec![7u8; 1 << 20];
+    // Far more than the channel holds: the writer waits for the reader.
+    let (counted, written) = tokio::join!(call_when_there(&caller, "w::count", input), async {
+        channel.writer.write(&data).await.unwrap();
+        channel.writer.close().await.unwrap();
+    });
+    assert_eq!((counted, written), (json!(data.len()), ()));
+    // Each end can be taken once.
+    assert!(ChannelReader::new(&engine.url(), &channel.reader_ref).read_all().await.is_err());
+
+    let config = json!({"api_path": "/upper", "http_method": "POST"});
+    let bind = json!({"trigger_type": "http", "function_id": "w::upper", "config": config});
+    caller.trigger(request("engine::register_trigger", bind)).await.unwrap();
+    let mut stream = TcpStream::connect(engine.http_url().replace("http://", "")).await.unwrap();
+    let body = "a".repeat(200_000);
+    let head =
+        format!("POST /upper HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 206") && answer.contains("x-a: 1"), "{}", &answer[..200]);
+    assert_eq!(answer.matches('A').count(), body.len());
     for client in [worker, caller] {
         client.shutdown_async().await;
     }

@@ -8,7 +8,6 @@
 //! | exchange | the iii engine | this engine | reason |
 //! |---|---|---|---|
 //! | enqueue | `No queue provider is installed` | `queue 'q1' is not defined` | it has a queue |
-//! | http request | `request_body` and `response` channels | left out | it has no channels, so it offers none |
 //! | workers::list | version of that engine | version of this program | it is another program |
 
 use std::collections::HashMap;
@@ -82,8 +81,6 @@ fn intended(mut frame: Value) -> Value {
     }
     let from_http = frame.pointer("/data/trigger/type").is_some_and(|from| from == "http");
     if let Some(data) = frame.get_mut("data").and_then(Value::as_object_mut).filter(|_| from_http) {
-        data.remove("request_body");
-        data.remove("response");
         data["headers"]["host"] = "<text>".into();
     }
     if let Some(workers) = frame.pointer_mut("/result/workers").and_then(Value::as_array_mut) {
