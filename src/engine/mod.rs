@@ -8,10 +8,10 @@
 //! |---|---|
 //! | `session` | connections: upgrade, reading, writing, the end |
 //! | `outbox` | what waits to be written to one connection, and the patience with it |
-//! | `router` | who is connected and what they registered; `calls` and `bindings` belong to it, `listing` reads it |
+//! | `router` | who is connected and what they registered; `calls`, `bindings` belong to it, `listing` reads it |
 //! | `core` | the parts together: how a call finds its way |
 //! | `builtins` | the catalog of what the engine serves itself |
-//! | `state`, `configuration`, `queue`, `cron`, `http`, `shell`, `log` | one file each, with their helpers beside them |
+//! | `state`, `configuration`, `queue`, `cron`, `http`, `shell`, `log` | one file each, with its parts beside it |
 //! | `channels` | streams between clients, and of HTTP bodies |
 //! | `store` | the file under state and queue, and its one writer |
 //! | `owner` | the claim on the state directory |
@@ -173,7 +173,8 @@ impl Engine {
     }
 
     /// Stops taking connections and calls, kills running commands, answers what can be answered, closes the sockets,
-    /// writes what is left and gives the state directory up. Messages on their way are delivered again by the next engine.
+    /// writes what is left and gives the state directory up. Messages on their way are delivered again by the next
+    /// engine.
     pub async fn shutdown(mut self) {
         self.core.stopping.send_replace(true);
         self.core.shell.stop_all();

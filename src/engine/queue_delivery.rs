@@ -169,7 +169,10 @@ pub(super) fn perform(core: &Arc<Core>, function_id: &str, data: Value) -> Resul
             topics.retain(|topic| topic.get("dlq_depth").and_then(Value::as_u64) > Some(0));
             let topics: Vec<Value> = topics
                 .into_iter()
-                .map(|topic| json!({"topic": topic["topic"], "broker_type": "builtin", "message_count": topic["dlq_depth"]}))
+                .map(|topic| {
+                    let (name, count) = (&topic["topic"], &topic["dlq_depth"]);
+                    json!({"topic": name, "broker_type": "builtin", "message_count": count})
+                })
                 .collect();
             Ok((json!({ "topics": topics }), 0))
         }

@@ -317,7 +317,7 @@ impl Writer {
             };
             self.backlog.fetch_sub(bytes, Ordering::AcqRel);
             if let Some(reason) = failed {
-                tracing::error!(path = %self.path.display(), reason, "the store cannot be written; it takes nothing more");
+                tracing::error!(path = %self.path.display(), reason, "the store cannot be written; it takes no more");
                 self.report.send_modify(|progress| progress.failed = Some(reason));
                 return;
             }

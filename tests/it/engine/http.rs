@@ -44,7 +44,8 @@ async fn requests_reach_their_function_and_envelopes_come_back() {
     ] {
         let function_id = if id == "gone" { "nobody::f" } else { "w::f" };
         worker
-            .send(json!({"type": "registertrigger", "id": id, "trigger_type": "http", "function_id": function_id, "config": config}))
+            .send(json!({"type": "registertrigger", "id": id, "trigger_type": "http", "function_id": function_id,
+                         "config": config}))
             .await;
     }
     worker

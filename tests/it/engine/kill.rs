@@ -75,8 +75,8 @@ async fn take(url: &str, delivered: &mut BTreeSet<u64>, answer_all: bool, wanted
     let Ok((mut socket, _)) = connect_async(url).await else { return };
     for frame in [
         json!({"type": "registerfunction", "id": "w::take"}),
-        json!({"type": "invokefunction", "function_id": "engine::workers::register", "data": {"name": "taker", "pid": 1},
-               "action": {"type": "void"}}),
+        json!({"type": "invokefunction", "function_id": "engine::workers::register",
+               "data": {"name": "taker", "pid": 1}, "action": {"type": "void"}}),
     ] {
         if socket.send(Message::text(frame.to_string())).await.is_err() {
             return;
@@ -152,4 +152,33 @@ async fn a_kill_during_the_very_first_start_leaves_a_directory_that_can_be_used(
         starting.kill();
         check(&Process::start(dir.path()).url, &Acknowledged::default()).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_told_to_writers_and_takes_nothing_that_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start_limited(dir.path(), 4096);
+    let mut client = Client::worker(&process.url, "client", &[]).await;
+    let value = "x".repeat(100_000);
+    let mut stored = 0;
+    let error = loop {
+        let data = json!({"scope": "s", "key": stored.to_string(), "value": value});
+        match client.call("state::set", data).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1000, "the limit does not hold");
+    };
+    assert_eq!(error["code"], "STORE_FAILED");
+    // It stays so until the engine is started again, and calls that store nothing go on.
+    let again = client.call("state::set", json!({"scope": "s", "key": "small", "value": 1})).await.unwrap_err();
+    assert_eq!(again["code"], "STORE_FAILED");
+    client.call("engine::workers::list", json!({})).await.unwrap();
+    process.kill();
+
+    let process = Process::start(dir.path());
+    let mut client = Client::worker(&process.url, "client", &[]).await;
+    let list = client.call("state::list", json!({"scope": "s"})).await.unwrap();
+    assert!(list.as_array().unwrap().len() >= stored, "{stored} were acknowledged");
+    client.call("state::set", json!({"scope": "s", "key": "small", "value": 1})).await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -238,5 +238,19 @@ async fn every_limit_has_a_clear_answer() {
         worker.send(json!({"type": "registerfunction", "id": id})).await;
     }
     while worker.next().await.is_some() {}
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telemetry_is_taken_and_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let (mut telemetry, _) = tokio_tungstenite::connect_async(format!("{}/otel", engine.url())).await.unwrap();
+    for prefix in ["OTLP", "MTRC", "LOGS"] {
+        telemetry.send(Message::binary(format!("{prefix}{{}}").into_bytes())).await.unwrap();
+    }
+    telemetry.send(Message::Ping(Bytes::from_static(b"there?"))).await.unwrap();
+    let answer = timeout(PATIENCE, telemetry.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(answer, Message::Pong(Bytes::from_static(b"there?")));
     engine.shutdown().await;
 }

@@ -30,9 +30,23 @@ impl Process {
         Process { child, url: String::new() }
     }
 
+    /// Starts it with files limited to this many KiB, as on a disk that runs full; waits until it is ready.
+    pub fn start_limited(state_dir: &Path, kib: u32) -> Process {
+        // Ignored, the signal becomes an error of the write, as a full disk is.
+        let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$1\"");
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(script).arg(program()).arg(state_dir);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        Process { child, url: String::new() }.ready()
+    }
+
     /// Starts it and waits until it is ready.
     pub fn start(state_dir: &Path) -> Process {
-        let mut process = Process::spawn(state_dir);
+        Process::spawn(state_dir).ready()
+    }
+
+    fn ready(self) -> Process {
+        let mut process = self;
         let mut line = String::new();
         BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));

@@ -190,7 +190,8 @@ async fn the_recorded_exchange_gets_the_same_answers() {
                 if frame["type"] == "workerregistered" {
                     let client = Client::connect(&engine.url()).await;
                     let came = serde_json::json!({
-                        "type": "workerregistered", "worker_id": client.worker_id, "reattach_token": client.reattach_token
+                        "type": "workerregistered", "worker_id": client.worker_id,
+                        "reattach_token": client.reattach_token
                     });
                     names.same("", frame, &came).unwrap();
                     clients.insert(who.to_owned(), client);

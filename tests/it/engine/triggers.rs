@@ -23,7 +23,10 @@ async fn bindings_follow_their_binder_and_their_provider() {
     let mut provider = Client::worker(&engine.url(), "provider", &[]).await;
     let mut binder = Client::worker(&engine.url(), "binder", &[]).await;
     provide(&mut provider, "p::ev").await;
-    let bind = |config: Value| json!({"type": "registertrigger", "id": "t1", "trigger_type": "p::ev", "function_id": "b::on", "config": config});
+    let bind = |config: Value| {
+        json!({"type": "registertrigger", "id": "t1", "trigger_type": "p::ev", "function_id": "b::on",
+               "config": config})
+    };
     binder.send(bind(json!({"n": 1}))).await;
     assert_eq!(accept(&mut provider).await["config"], json!({"n": 1}));
     // By call it outlives its caller.
