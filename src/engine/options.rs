@@ -46,9 +46,10 @@ impl Default for Options {
 /// Bounds on what clients can make the engine hold. Each has a clear answer when it is reached.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Open WebSocket connections, `/otel` included. One more is answered 503 at its upgrade. Default: 1024.
+    /// Open WebSocket connections, `/otel` included. One more is answered 503 at its upgrade. Default: 512, for the
+    /// usual bound of 1024 open files.
     pub connections: usize,
-    /// Open HTTP connections. One more waits to be accepted. Default: 256.
+    /// Open HTTP connections. One more waits to be accepted. Default: 128.
     pub http_connections: usize,
     /// Bytes of one WebSocket message. A larger one closes the connection. Default: 64 MiB.
     pub message_bytes: usize,
@@ -93,8 +94,8 @@ impl Default for Limits {
     fn default() -> Self {
         const MIB: usize = 1 << 20;
         Self {
-            connections: 1024,
-            http_connections: 256,
+            connections: 512,
+            http_connections: 128,
             message_bytes: 64 * MIB,
             http_body_bytes: 10 * MIB,
             held_bytes: 128 * MIB,

@@ -138,20 +138,22 @@ impl Outbox {
             && !self.shared.condemned.load(Ordering::Acquire)
     }
 
+    /// Returns when the peer has read enough, or the connection is condemned.
+    pub(super) async fn relieved(&self) {
+        loop {
+            let told = self.shared.room.notified();
+            tokio::pin!(told);
+            told.as_mut().enable();
+            if !self.is_congested() {
+                return;
+            }
+            told.await;
+        }
+    }
+
     /// Waits until the peer has read enough, and condemns the connection when it does not within the patience.
     pub(super) async fn wait_for_room(&self) {
-        let relieved = async {
-            loop {
-                let told = self.shared.room.notified();
-                tokio::pin!(told);
-                told.as_mut().enable();
-                if !self.is_congested() {
-                    return;
-                }
-                told.await;
-            }
-        };
-        if tokio::time::timeout(self.shared.patience, relieved).await.is_err() {
+        if tokio::time::timeout(self.shared.patience, self.relieved()).await.is_err() {
             tracing::warn!("a client does not read what it is sent; dropping its connection");
             self.condemn();
         }
