@@ -108,15 +108,24 @@ impl Stand {
 
     /// SIGKILL for the worker (and the engine that lives in it), then the same again, on the same ports and state.
     pub async fn kill_and_restart(&mut self) {
+        self.leave_engine_in_worker();
         self.worker.kill();
         self.restart_worker().await;
     }
 
     /// SIGTERM for the worker, then the same again.
     pub async fn stop_and_restart(&mut self) -> ExitStatus {
+        self.leave_engine_in_worker();
         let status = self.worker.stop().await;
         self.restart_worker().await;
         status
+    }
+
+    /// Closes the client when its engine is about to go. One that is left to find out by itself takes two seconds.
+    fn leave_engine_in_worker(&self) {
+        if let EngineSide::InWorker = self.engine {
+            self.client.sdk().shutdown();
+        }
     }
 
     async fn restart_worker(&mut self) {
@@ -133,6 +142,7 @@ impl Stand {
     /// left alone.
     pub async fn restart_engine(&mut self) {
         let EngineSide::Here(engine) = &mut self.engine else { panic!("this stand's engine is not ours to restart") };
+        self.client.sdk().shutdown();
         engine.take().expect("an engine runs").shutdown().await;
         *engine = Some(start_here(&self.seal, port(&self.url), port(&self.http)).await);
         self.client = Client::connect(&self.url).await;
@@ -141,6 +151,7 @@ impl Stand {
 
     /// SIGTERM for the worker.
     pub async fn stop(&mut self) -> ExitStatus {
+        self.leave_engine_in_worker();
         self.worker.stop().await
     }
 
