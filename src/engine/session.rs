@@ -4,8 +4,9 @@
 //! 1. Frames of one connection are handled in the order in which they arrived.
 //! 2. What cannot be read as a message is logged and dropped; the connection stays.
 //! 3. However a connection ends, the router forgets it.
+//! 4. No page of another machine gets a connection, whatever its visitor's browser lets it try.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::http::uri::Authority;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
@@ -77,6 +79,9 @@ async fn serve(core: Arc<Core>, stream: TcpStream, peer: SocketAddr, place: Opti
         if place.is_none() {
             return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, format!("the engine has {limit} connections already")));
         }
+        if let Some(origin) = foreign_origin(request) {
+            return Err(refuse(StatusCode::FORBIDDEN, format!("pages of {origin} may not connect to this engine")));
+        }
         purpose = match request.uri().path() {
             "/" => Purpose::Worker,
             "/otel" => Purpose::Telemetry,
@@ -120,6 +125,17 @@ pub(super) fn keep_alive(stream: &TcpStream) {
     if let Err(error) = set {
         tracing::debug!(%error, "a socket could not be kept alive");
     }
+}
+
+/// The origin of a page that is not of this machine. Browsers let any page connect to a local port, and what is
+/// served here includes running commands. SDKs send no origin.
+fn foreign_origin(request: &Request) -> Option<String> {
+    let origin = String::from_utf8_lossy(request.headers().get("origin")?.as_bytes()).into_owned();
+    let host = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
+    let host = host.as_ref().map(Authority::host).unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let local = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    (!local).then_some(origin)
 }
 
 fn refuse(status: StatusCode, text: String) -> ErrorResponse {

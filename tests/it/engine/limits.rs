@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::connect_async_with_config;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
@@ -252,5 +253,26 @@ async fn telemetry_is_taken_and_dropped() {
     telemetry.send(Message::Ping(Bytes::from_static(b"there?"))).await.unwrap();
     let answer = timeout(PATIENCE, telemetry.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(answer, Message::Pong(Bytes::from_static(b"there?")));
+    engine.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_other_machines_may_not_connect() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let connect = |origin: &'static str| {
+        let mut request = engine.url().into_client_request().unwrap();
+        request.headers_mut().insert("origin", origin.parse().unwrap());
+        tokio_tungstenite::connect_async(request)
+    };
+    for foreign in
+        ["https://example.com", "http://localhost.example.com:3113", "http://10.0.0.1", "null", "file://", ""]
+    {
+        let refused = connect(foreign).await.unwrap_err();
+        assert!(refused.to_string().contains("403"), "{foreign}: {refused}");
+    }
+    for local in ["http://localhost:3113", "http://127.0.0.1", "https://[::1]:8080"] {
+        connect(local).await.unwrap();
+    }
     engine.shutdown().await;
 }
