@@ -56,6 +56,7 @@ mod store;
 mod trigger_calls;
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,7 +110,8 @@ impl Engine {
             let path = path.to_owned();
             move |source| EngineError::Io { action, path, source }
         };
-        std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
+        // What clients store is theirs, not everybody's.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(io("create", &dir))?;
         // The directory itself must survive, too, for what is stored in it to be found.
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent {

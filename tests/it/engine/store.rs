@@ -1,5 +1,7 @@
 //! State and configuration across restarts, and whose they are.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
 
 use super::client::{Client, engine, options};
@@ -47,9 +49,11 @@ async fn a_second_engine_on_the_directory_is_refused_and_names_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_that_is_taken_is_named() {
+async fn a_port_that_is_taken_is_named_and_the_directory_is_its_owners() {
     let dir = tempfile::tempdir().unwrap();
     let first = engine(&dir.path().join("a")).await;
+    let mode = std::fs::metadata(dir.path().join("a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700, "others may read the state directory");
     let port = first.url().rsplit(':').next().unwrap().parse().unwrap();
     let refused = Engine::start(Options { port, ..options(&dir.path().join("b")) }).await.unwrap_err();
     assert!(refused.to_string().contains(&port.to_string()), "{refused}");
