@@ -6,8 +6,8 @@ mod checkout;
 mod client;
 mod gate;
 pub mod golden;
-mod heartbeat;
 mod process;
+mod relay;
 mod seal;
 mod stand;
 
@@ -17,8 +17,8 @@ use std::time::Duration;
 pub use self::checkout::Checkout;
 pub use self::client::{Client, Events};
 pub use self::gate::Gate;
-pub use self::heartbeat::Heartbeat;
 pub use self::process::Process;
+pub use self::relay::Relay;
 pub use self::seal::Seal;
 pub use self::stand::Stand;
 

@@ -12,7 +12,7 @@ use std::process::ExitStatus;
 use serde_json::{Value, json};
 use worktree::engine::{Engine, Options};
 
-use super::{BINARY, Checkout, Client, Events, Heartbeat, Process, Seal, until};
+use super::{BINARY, Checkout, Client, Events, Process, Relay, Seal, until};
 
 enum EngineSide {
     /// One process with the worker.
@@ -29,6 +29,8 @@ pub struct Stand {
     worker: Process,
     engine: EngineSide,
     url: String,
+    /// Where a worker in a process of its own connects: the engine, or a relay to it.
+    worker_url: String,
     http: String,
 }
 
@@ -56,7 +58,7 @@ impl Stand {
         write_seed(&seal, keys);
         let (worker, url, http) = start_dev(&seal, 0, 0, variables).await;
         let client = Client::connect(&url).await;
-        Self { seal, client, worker, engine: EngineSide::InWorker, url, http }
+        Self { seal, client, worker, engine: EngineSide::InWorker, worker_url: url.clone(), url, http }
     }
 
     /// `worktree serve` on an embedded engine in this process, which can be restarted.
@@ -69,13 +71,13 @@ impl Stand {
         stand
     }
 
-    /// The same, with a relay between the two that takes the worker's pulse.
-    pub async fn apart_with_heartbeat() -> (Self, Heartbeat) {
+    /// The same, with a relay between the two, on an engine that lacks the functions with these prefixes.
+    pub async fn apart_behind_relay(missing: &'static [&'static str]) -> (Self, Relay) {
         let seal = Seal::new();
         let engine = start_here(&seal, 0, 0).await;
         let (url, http) = (engine.url(), engine.http_url());
-        let heartbeat = Heartbeat::relay(&url).await;
-        (Self::serve_on(seal, heartbeat.url(), url, http, Box::new(engine)).await, heartbeat)
+        let relay = Relay::to(&url, missing).await;
+        (Self::serve_on(seal, relay.url(), url, http, Box::new(engine)).await, relay)
     }
 
     /// `worktree serve`, connected to `worker_url`, on the engine at `url`, which lives as long as `kept`.
@@ -83,7 +85,8 @@ impl Stand {
         write_seed(&seal, json!({}));
         let worker = start_serve(&seal, worker_url);
         let client = Client::connect(&url).await;
-        let stand = Self { seal, client, worker, engine: EngineSide::Elsewhere { _kept: kept }, url, http };
+        let engine = EngineSide::Elsewhere { _kept: kept };
+        let stand = Self { seal, client, worker, engine, url, worker_url: worker_url.to_owned(), http };
         stand.answers().await;
         stand
     }
@@ -121,6 +124,13 @@ impl Stand {
         status
     }
 
+    /// SIGTERM, then the same again with an engine that has forgotten everything.
+    pub async fn forget_and_restart(&mut self) {
+        self.stop().await;
+        std::fs::remove_dir_all(self.seal.path().join("state")).unwrap();
+        self.restart_worker().await;
+    }
+
     /// Closes the client when its engine is about to go. One that is left to find out by itself takes two seconds.
     fn leave_engine_in_worker(&self) {
         if let EngineSide::InWorker = self.engine {
@@ -133,7 +143,7 @@ impl Stand {
             (self.worker, self.url, self.http) = start_dev(&self.seal, port(&self.url), port(&self.http), &[]).await;
             self.client = Client::connect(&self.url).await;
         } else {
-            self.worker = start_serve(&self.seal, &self.url);
+            self.worker = start_serve(&self.seal, &self.worker_url);
         }
         self.answers().await;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Process, Stand, until};
+use crate::support::{Gate, Process, Stand, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_worker_outlives_its_engine() {
@@ -53,7 +53,7 @@ async fn a_second_worker_is_turned_away_by_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_calls_leave_the_heartbeat_alone() {
     const CALLS: usize = 20;
-    let (stand, heartbeat) = Stand::apart_with_heartbeat().await;
+    let (stand, heartbeat) = Stand::apart_behind_relay(&[]).await;
     let go = stand.seal.path().join("go");
     let hook = format!(
         "#!/bin/sh\ntouch {go}.$$\nturns=0\nwhile [ ! -e {go} ] && [ $turns -lt 600 ]; do turns=$((turns + 1)); sleep 0.05; done\n",
@@ -97,4 +97,47 @@ async fn slow_calls_leave_the_heartbeat_alone() {
     while let Some(created) = calls.join_next().await {
         created.unwrap().unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_queue_provider_the_worker_keeps_the_order_itself() {
+    let (mut stand, _relay) = Stand::apart_behind_relay(&["queue::"]).await;
+    let repository = stand.repository("shop");
+    let mut worktrees = Vec::new();
+    for number in 0..3 {
+        let created = stand.create(&repository).await;
+        created.checkout.commit(&format!("file-{number}"), "x\n");
+        worktrees.push(created);
+    }
+    let gate = Gate::new(&stand.seal, "slow");
+    for created in &worktrees {
+        stand.land(created, json!({"test_cmd": gate.command()})).await;
+    }
+    gate.started().await;
+    let told = |log: String| log.lines().filter(|line| line.contains("queue") && line.contains("WARN")).count();
+    assert!(told(stand.log()) <= 1, "it is told more than once: {}", stand.log());
+    // Nobody but the worker knows of the jobs, and it is killed.
+    stand.kill_and_restart().await;
+    let mut events = stand.hear().await;
+    gate.end(0);
+    for created in &worktrees {
+        events.landed(&created.id).await;
+    }
+    let subjects = repository.git(&["log", "--reverse", "--format=%s", "main~3..main"]);
+    assert_eq!(subjects, "Write file-0\nWrite file-1\nWrite file-2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_shell_worker_a_gate_cannot_run_and_nobody_is_blamed() {
+    let (stand, _relay) = Stand::apart_behind_relay(&["shell::"]).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    created.checkout.commit("apples", "3\n");
+    stand.land(&created, json!({"test_cmd": "true"})).await;
+    let event = events.blocked(&created.id).await;
+    assert_eq!((&event["code"], &event["reason"]), (&json!("W414"), &json!("gate_unavailable")), "{event:#}");
+    assert!(event["message"].as_str().unwrap().contains("shell"), "{event:#}");
+    stand.land(&created, json!({})).await;
+    assert_eq!(events.landed(&created.id).await["gated"], false);
 }

@@ -214,6 +214,33 @@ async fn ignored_files_are_copied_when_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_forgot_is_found_again_and_nothing_else_is_adopted() {
+    let mut stand = Stand::dev().await;
+    let repository = stand.repository("shop");
+    let created = stand.create(&repository).await;
+    let head = created.checkout.commit("apples", "3\n");
+    let theirs = stand.seal.path().join("worktrees/theirs");
+    repository.git(&["worktree", "add", "--quiet", "-b", "theirs", theirs.to_str().unwrap()]);
+    let before = stand.client.ok("worktree::get", json!({"worktree_id": created.id})).await;
+    stand.forget_and_restart().await;
+    let after = until("the worktree", || async {
+        stand.client.call("worktree::get", json!({"worktree_id": created.id})).await.ok()
+    })
+    .await;
+    for field in
+        ["path", "branch", "base_ref", "base_sha", "repo_key", "repo_path", "created_at", "dev_port", "lifecycle"]
+    {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let listed = stand.client.ok("worktree::list", json!({"repo_path": repository.text()})).await;
+    assert_eq!(listed["worktrees"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(listed["unmanaged"].as_array().unwrap().len(), 1, "{listed}");
+    let mut events = stand.hear().await;
+    stand.land(&created, json!({})).await;
+    assert_eq!(events.landed(&created.id).await["merged_sha"], head);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn variables_of_git_in_the_environment_change_nothing() {
     let seal = crate::support::Seal::new();
     let trap = crate::support::Checkout::init(seal.path().join("trap"), &seal);
