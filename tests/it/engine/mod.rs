@@ -11,6 +11,7 @@ mod kill;
 mod limits;
 mod process;
 mod queue;
+mod readme;
 mod sdk;
 mod shell;
 mod soak;
