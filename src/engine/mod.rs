@@ -117,7 +117,7 @@ impl Engine {
         if let Some(parent) = parent {
             std::fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(io("sync", parent))?;
         }
-        let claim = owner::claim(&dir)?;
+        let claim = owner::claim(&dir).await?;
         let (state_events, heard_of_state) = mpsc::unbounded_channel();
         let (configuration_events, heard_of_configuration) = mpsc::unbounded_channel();
         let store_path = dir.join("engine.redb");
