@@ -11,14 +11,17 @@
 //! | [`land`] | the durable machine that lands a branch |
 //! | [`queue`] | who runs the next land job |
 //! | [`git`] | the only code that starts git |
+//! | [`audit`] | the authenticated log of everything that is destroyed |
 //! | [`bus`] | what is needed of the engine, as narrow traits, and their `iii-sdk` implementation |
 //! | [`engine`] | the embedded engine for one machine; knows nothing of worktrees |
 //! | [`model`] | plain types, no input or output |
 //!
-//! Imports go one way too: `cli`, `wire` → `worktrees`, `land`, `queue` → `git`, `bus` → `model`. Only `main` and
+//! Imports go one way too: `cli`, `wire` → `worktrees`, `land`, `queue` → `git`, `bus`,
+//! `audit` → `model`. Only `main` and
 //! `cli` know `engine`. `bus::iii` is the only place outside `wire` and `cli` that names the SDK. A guard test
 //! enforces all of it.
 
+pub mod audit;
 pub mod bus;
 pub mod cli;
 pub mod engine;

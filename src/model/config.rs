@@ -83,6 +83,34 @@ impl Default for Gates {
     }
 }
 
+/// The record of everything that is destroyed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Audit {
+    /// Write it. What cannot be written down is then not destroyed (W600).
+    pub enabled: bool,
+    /// Where it lies: absolute, or starting with `~/`; `.audit` below worktree_root when left out.
+    pub directory: Option<String>,
+    /// Size of one file in bytes at which a new one is begun; old ones stay.
+    #[schemars(range(min = 4096))]
+    pub max_bytes: u64,
+}
+
+impl Default for Audit {
+    fn default() -> Self {
+        Audit { enabled: true, directory: None, max_bytes: 16 << 20 }
+    }
+}
+
+/// How much disk the worktrees may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quota {
+    /// Warn in the log and in the skip reasons of worktree::prune when the worktrees use more; nothing is ever deleted
+    /// because of it. 0 is without limit.
+    pub disk_soft_bytes: u64,
+}
+
 /// Settings of the worktree worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -113,6 +141,12 @@ pub struct WorktreeConfig {
     pub provision: Provision,
     /// What callers may do.
     pub gates: Gates,
+    /// How long what was removed by force can be restored, and how long ended lands are remembered, in hours.
+    pub retention_hours: u64,
+    /// How much disk the worktrees may use.
+    pub quota: Quota,
+    /// The record of everything that is destroyed.
+    pub audit: Audit,
 }
 
 impl Default for WorktreeConfig {
@@ -129,6 +163,9 @@ impl Default for WorktreeConfig {
             test_timeout_ms: 600_000,
             provision: Provision::default(),
             gates: Gates::default(),
+            retention_hours: 72,
+            quota: Quota::default(),
+            audit: Audit::default(),
         }
     }
 }
@@ -140,6 +177,8 @@ pub struct Settings {
     pub config: WorktreeConfig,
     /// [`WorktreeConfig::worktree_root`] with the home directory in place of `~`.
     pub root: PathBuf,
+    /// Where the audit log lies.
+    pub audit_dir: PathBuf,
     land_targets: GlobSet,
     repos: GlobSet,
     copy: CopyFilter,
@@ -166,6 +205,9 @@ impl CopyFilter {
         self.exclude.is_match(path)
     }
 }
+
+/// The smallest file of the audit log: a few entries.
+const MIN_AUDIT_BYTES: u64 = 4096;
 
 fn refused(key: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::InvalidConfig, format!("configuration key `{key}`: {why}"))
@@ -199,7 +241,14 @@ impl Settings {
     /// # Errors
     /// `W010` naming the key that cannot be applied.
     pub fn new(config: WorktreeConfig, home: Option<&Path>) -> Result<Self> {
-        let root = root_of(&config.worktree_root, home)?;
+        let root = absolute("worktree_root", &config.worktree_root, home)?;
+        let audit_dir = match &config.audit.directory {
+            Some(directory) => absolute("audit.directory", directory, home)?,
+            None => root.join(".audit"),
+        };
+        if config.audit.max_bytes < MIN_AUDIT_BYTES {
+            return Err(refused("audit.max_bytes", format!("must be at least {MIN_AUDIT_BYTES}")));
+        }
         if config.branch_prefix.starts_with('-') || !is_branch_name(&format!("{}x", config.branch_prefix)) {
             return Err(refused("branch_prefix", format!("`{}` starts no valid branch name", config.branch_prefix)));
         }
@@ -227,7 +276,7 @@ impl Settings {
         };
         let land_targets = globs("gates.land_targets", &config.gates.land_targets)?;
         let repos = globs("gates.repos", &config.gates.repos)?;
-        Ok(Settings { config, root, land_targets, repos, copy })
+        Ok(Settings { config, root, audit_dir, land_targets, repos, copy })
     }
 
     /// Time limit of one git command.
@@ -294,8 +343,8 @@ impl Settings {
     }
 }
 
-fn root_of(text: &str, home: Option<&Path>) -> Result<PathBuf> {
-    let key = "worktree_root";
+/// The directory that `text` names for `key`.
+fn absolute(key: &str, text: &str, home: Option<&Path>) -> Result<PathBuf> {
     let below_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
     let root = match (below_home, home) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -342,6 +391,7 @@ mod tests {
     fn an_empty_object_is_valid_and_has_the_documented_defaults_invariant_1() {
         let settings = check(&json!({})).unwrap();
         assert_eq!(settings.root, Path::new("/home/u/.iii/worktrees"));
+        assert_eq!(settings.audit_dir, Path::new("/home/u/.iii/worktrees/.audit"));
         assert_eq!(
             serde_json::to_value(&settings.config).unwrap(),
             json!({
@@ -350,7 +400,9 @@ mod tests {
                 "max_land_retries": 3, "git_timeout_ms": 60000, "test_timeout_ms": 600_000,
                 "provision": {"copy_ignored": false, "include": [], "exclude": [], "max_copy_bytes": 2_147_483_648_u64},
                 "gates": {"allow_remove": true, "allow_force": false, "allow_branch_delete": true, "allow_land": true,
-                    "allow_prune": true, "land_targets": ["*"], "repos": ["*"], "max_worktrees_per_repo": 0}
+                    "allow_prune": true, "land_targets": ["*"], "repos": ["*"], "max_worktrees_per_repo": 0},
+                "retention_hours": 72, "quota": {"disk_soft_bytes": 0},
+                "audit": {"enabled": true, "directory": null, "max_bytes": 16_777_216}
             })
         );
     }
@@ -360,6 +412,9 @@ mod tests {
         for (value, key) in [
             (json!({"worktree_root": "relative"}), "worktree_root"),
             (json!({"worktree_root": "/"}), "worktree_root"),
+            (json!({"audit": {"directory": "logs"}}), "audit.directory"),
+            (json!({"audit": {"max_bytes": 10}}), "audit.max_bytes"),
+            (json!({"quota": {"disk_hard_bytes": 10}}), "disk_hard_bytes"),
             (json!({"branch_prefix": "-x"}), "branch_prefix"),
             (json!({"branch_prefix": "a b"}), "branch_prefix"),
             (json!({"prune_schedule": "*/5 * * * *"}), "prune_schedule"),

@@ -2,6 +2,7 @@
 //!
 //! Nothing here starts a process, opens a file or talks to the bus. Imported by all, importing none.
 
+pub mod actor;
 pub mod clock;
 pub mod config;
 pub mod error;
