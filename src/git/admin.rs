@@ -20,6 +20,9 @@ const MARKER: &str = "iii-worktree.json";
 /// Beginning of the name under which a dropped entry waits in the common directory to be deleted.
 const DROPPED: &str = "iii-worktree-dropped.";
 
+/// Beginning of the name under which an entry is put together in the common directory before it is put back.
+const RESTORING: &str = "iii-worktree-restoring.";
+
 /// Git's entry for a linked worktree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminEntry {
@@ -192,6 +195,65 @@ pub fn unlock(entry: &AdminEntry) -> io::Result<()> {
 pub fn lock_reason(entry: &AdminEntry) -> io::Result<Option<String>> {
     let bytes = found(fs::read(entry.dir.join("locked")))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
+}
+
+/// Copies an entry, file by file, into the new directory `to`, so that it can be put back. Links and other things that
+/// git does not make are left out.
+///
+/// # Errors
+/// When something cannot be copied; what was copied stays.
+pub fn copy_entry(entry: &AdminEntry, to: &Path) -> io::Result<()> {
+    copy_tree(&entry.dir, to)
+}
+
+/// Puts a copied entry back as `name`, naming `root`. It appears as a whole.
+///
+/// # Errors
+/// When an entry of that name is there, or something cannot be written. The caller keeps others from putting back at
+/// the same time.
+pub fn put_back(common_dir: &Path, name: &OsStr, copy: &Path, root: &Path) -> io::Result<AdminEntry> {
+    let worktrees = common_dir.join("worktrees");
+    let dir = worktrees.join(name);
+    if found(dir.symlink_metadata())?.is_some() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, format!("{} is there", dir.display())));
+    }
+    fs::create_dir_all(&worktrees)?;
+    let mut draft = OsString::from(RESTORING);
+    draft.push(name);
+    let draft = common_dir.join(draft);
+    if found(draft.symlink_metadata())?.is_some() {
+        fs::remove_dir_all(&draft)?;
+    }
+    copy_tree(copy, &draft)?;
+    let gitdir = root.join(".git");
+    let line = |path: &Path| [path.as_os_str().as_bytes(), b"\n"].concat();
+    replace(&draft, "gitdir", &line(&gitdir))?;
+    fs::rename(&draft, &dir)?;
+    File::open(&worktrees)?.sync_all()?;
+    Ok(AdminEntry { name: name.to_owned(), dir, gitdir })
+}
+
+/// Makes the `.git` file of `root` name the entry.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn point_to(entry: &AdminEntry, root: &Path) -> io::Result<()> {
+    replace(root, ".git", &[b"gitdir: ", entry.dir.as_os_str().as_bytes(), b"\n"].concat())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for item in fs::read_dir(from)? {
+        let item = item?;
+        let (kind, target) = (item.file_type()?, to.join(item.file_name()));
+        if kind.is_dir() {
+            copy_tree(&item.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(item.path(), &target)?;
+            File::open(&target)?.sync_all()?;
+        }
+    }
+    File::open(to)?.sync_all()
 }
 
 fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {

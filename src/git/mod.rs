@@ -48,6 +48,7 @@ mod repo;
 mod settle;
 mod sha;
 mod status;
+mod submodules;
 mod surroundings;
 mod tree;
 mod worktrees;

@@ -112,6 +112,39 @@ impl Repo {
         parse::refs::list(&output.stdout()?)
     }
 
+    /// The branches, tags and remote-tracking refs that contain a commit, by full name.
+    ///
+    /// # Errors
+    /// W102, also when the commit is not here.
+    pub async fn refs_containing(&self, commit: &Sha) -> Result<Vec<String>, GitError> {
+        let output = self
+            .command(["for-each-ref", "--format=%(refname)"])
+            .arg(format!("--contains={commit}"))
+            .args(["refs/heads", "refs/tags", "refs/remotes"])
+            .offline()
+            .run()
+            .await?
+            .stdout()?;
+        Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
+    }
+
+    /// When a ref was last moved, in seconds since the epoch, as its reflog tells; `None` where it has none.
+    ///
+    /// # Errors
+    /// W111 when it is not a full ref name, W102.
+    pub async fn last_moved(&self, full_name: &str) -> Result<Option<i64>, GitError> {
+        branch_name::require_full(full_name)?;
+        let output = self
+            .command(["reflog", "show", "-1", "--format=%gd", "--date=unix", full_name])
+            .arg("--")
+            .offline()
+            .run()
+            .await?
+            .expect(&[0, 128])?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.trim_end().strip_suffix('}').and_then(|text| text.rsplit_once("@{")?.1.parse().ok()))
+    }
+
     /// The full name of an existing ref that makes a new branch of this name impossible: `feat` beside `feat/x`, both
     /// ways. A branch of exactly this name is no collision.
     ///

@@ -1,0 +1,88 @@
+//! Repositories inside a worktree: those of its submodules.
+//!
+//! A linked worktree keeps the repositories of its submodules in its own entry (`worktrees/<name>/modules`), so they
+//! go with it. What was committed there and never pushed would be gone.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::error::GitError;
+use super::parse;
+use super::{Repo, Tree};
+
+/// How deep repositories of submodules are looked for: names may hold slashes, and submodules have submodules.
+const DEPTH: usize = 12;
+
+impl Tree {
+    /// The repositories of the worktree's submodules: those kept in its entry, in use or not, and those that lie in
+    /// the directory of a submodule itself.
+    ///
+    /// # Errors
+    /// W102, also when a directory cannot be read.
+    pub async fn submodule_repos(&self) -> Result<Vec<Repo>, GitError> {
+        let mut found = BTreeSet::new();
+        collect(&self.git_dir().join("modules"), DEPTH, &mut found)?;
+        let listed = self.command(["ls-files", "--stage", "-z"]).offline().run().await?.stdout()?;
+        for path in gitlinks(&listed) {
+            let root = self.root().join(path);
+            if root.join(".git").symlink_metadata().is_ok() {
+                found.insert(self.git.tree(&root)?.git_dir().to_owned());
+            }
+        }
+        Ok(found.into_iter().map(|dir| self.git.repo(&dir)).collect())
+    }
+}
+
+impl Repo {
+    /// How many commits, of any ref and of HEAD, are on no remote-tracking ref.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn commits_on_no_remote(&self) -> Result<u64, GitError> {
+        let head = self.peel("HEAD", "commit").await?;
+        let head = head.iter().map(super::Sha::as_str);
+        let args = ["rev-list", "--count", "--all"].into_iter().chain(head).chain(["--not", "--remotes", "--"]);
+        parse::refs::number("git rev-list", &self.command(args).offline().run().await?.stdout()?)
+    }
+}
+
+/// The paths of the entries that are commits of other repositories.
+fn gitlinks(listed: &[u8]) -> Vec<PathBuf> {
+    let items = listed.split(|byte| *byte == 0).filter(|item| item.starts_with(b"160000 "));
+    items.filter_map(|item| item.splitn(2, |byte| *byte == b'\t').nth(1)).map(parse::paths::path).collect()
+}
+
+/// Git directories at or below `dir`.
+fn collect(dir: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) -> Result<(), GitError> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(GitError::reading(dir, source)),
+    };
+    if dir.join("HEAD").is_file() && dir.join("objects").is_dir() {
+        found.insert(dir.to_owned());
+        return collect(&dir.join("modules"), depth, found);
+    }
+    if depth == 0 {
+        let source = std::io::Error::other("directories are nested too deeply");
+        return Err(GitError::reading(dir, source));
+    }
+    for entry in entries {
+        let entry = entry.map_err(|source| GitError::reading(dir, source))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&entry.path(), depth - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commits_of_other_repositories_are_gitlinks() {
+        let listed = b"100644 1111 0\ta\x00160000 2222 0\tlib/x y\x00120000 3333 0\tb\x00";
+        assert_eq!(gitlinks(listed), [PathBuf::from("lib/x y")]);
+    }
+}
