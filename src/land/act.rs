@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::decide::{self, Action};
 use super::gate;
 use super::observe::{Observed, required};
 use super::transition::{Block, Event};
-use crate::git::{Expected, MoveOutcome, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree};
+use crate::audit::{Action as AuditAction, Event as Audit};
+use crate::git::{Expected, MoveOutcome, Operation, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree};
 use crate::model::event::BlockReason;
 use crate::model::job::Job;
 use crate::model::record::Record;
@@ -26,11 +29,15 @@ pub async fn act(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed
     match action {
         Action::Record(event) => Ok(Some(event)),
         Action::AbortOperation => {
-            the_tree(seen)?.abort_operation().await?;
+            let tree = the_tree(seen)?;
+            tell_abort(ctx, job, tree).await?;
+            tree.abort_operation().await?;
             Ok(None)
         }
         Action::AbortInterruptedRebase => {
-            the_tree(seen)?.abort_rebase().await?;
+            let tree = the_tree(seen)?;
+            tell_abort(ctx, job, tree).await?;
+            tree.abort_rebase().await?;
             Ok(None)
         }
         Action::Freeze { head, target } => {
@@ -56,6 +63,15 @@ fn the_tree(seen: &Observed) -> Result<&Tree> {
         Some((tree, _)) => Ok(tree),
         None => Err(Error::new(Code::Orphaned, "the worktree went away while it was landing")),
     }
+}
+
+/// Writes down that an open operation is discarded, with what was done to resolve it.
+async fn tell_abort(ctx: &Context, job: &Job, tree: &Tree) -> Result<()> {
+    let details = json!({
+        "job_id": job.job_id, "path": job.worktree_path, "branch": job.branch, "head_sha": tree.head().await?,
+        "operation": tree.operation().map(Operation::name), "forced": job.force_restart,
+    });
+    ctx.audit(Audit::new(AuditAction::AbortOperation, details).about(&job.worktree_id, &job.repo_key)).await
 }
 
 fn texts(paths: &[PathBuf]) -> Vec<String> {
@@ -266,18 +282,17 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
     if let Some((tree, entry)) = &seen.tree {
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         // Judged in the same breath as the rename.
-        let work = unsaved_work::judge(record, tree).await;
-        let kept = if !work.is_tidy() {
-            Some(work.describe())
-        } else if work.head.as_ref() != Some(&merged) {
-            Some("new commits since the gate".to_owned())
-        } else {
-            None
+        let cleared = match unsaved_work::judge(record, tree).await.clear_landed(&merged) {
+            Ok(cleared) => cleared,
+            Err(kept) => return Ok(Event::Finished { kept_reason: Some(kept) }),
         };
-        if let Some(kept) = kept {
-            return Ok(Event::Finished { kept_reason: Some(kept) });
-        }
-        if let Err(error) = remove::discard_tree(ctx, record, tree, entry, false).await {
+        let details = json!({
+            "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
+            "backup_ref": remove::backup_ref(&job.worktree_id),
+        });
+        let discarded =
+            remove::discard_tree(ctx, record, (tree, entry), &cleared, AuditAction::Finalize, details).await;
+        if let Err(error) = discarded {
             return Ok(Event::Finished { kept_reason: Some(format!("it could not be removed: {error}")) });
         }
     } else if let super::observe::Place::NotOurs(why) = &seen.facts.place {
@@ -297,6 +312,14 @@ async fn delete_branch(ctx: &Context, job: &Job, repo: &Repo, merged: &Sha) -> R
     }
     let Some(target) = repo.branch_sha(&job.target_branch).await? else { return Ok(()) };
     if target != *merged && !repo.is_ancestor(merged, &target).await? {
+        return Ok(());
+    }
+    let details = json!({
+        "job_id": job.job_id, "branch": job.branch, "head_sha": merged, "kept_by": branch_ref(&job.target_branch),
+    });
+    let event = Audit::new(AuditAction::BranchDelete, details).about(&job.worktree_id, &job.repo_key);
+    if let Err(error) = ctx.audit(event).await {
+        tracing::warn!(job = job.job_id, branch = job.branch, %error, "the branch stays");
         return Ok(());
     }
     if let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&branch_ref(&job.branch), merged).await? {

@@ -10,7 +10,7 @@ use crate::model::event::{BlockReason, Event as Told};
 use crate::model::job::{Job, Phase};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
-use crate::worktrees::Context;
+use crate::worktrees::{Context, branch};
 
 /// How many failures in the surroundings a job survives between two steps that succeed.
 const MAX_FAILURES: u32 = 8;
@@ -155,14 +155,8 @@ async fn end_landed(ctx: &Context, job: &Job, record: &Record, kept_reason: Opti
 /// Removes the backup ref of a landed branch; one that stays is only untidy.
 async fn drop_backup(ctx: &Context, job: &Job) {
     let repo = ctx.git().repo(std::path::Path::new(&job.repo_key));
-    let name = crate::worktrees::remove::backup_ref(&job.worktree_id);
-    let dropped = async {
-        match repo.resolve_commit(&name).await? {
-            Some(kept) => repo.delete_ref(&name, &kept).await.map(drop),
-            None => Ok(()),
-        }
-    };
-    if let Err(error) = dropped.await {
+    let name = branch::backup_ref(&job.worktree_id);
+    if let Err(error) = branch::drop_backup(ctx, &repo, &name, "its branch has landed").await {
         tracing::warn!(job = job.job_id, name, %error, "the backup ref stays");
     }
 }

@@ -113,6 +113,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// What tells the newer of two copies of a record: the larger one.
+    #[must_use]
+    pub fn age(&self) -> (u64, i64) {
+        (self.fence, self.updated_at)
+    }
+
     /// Reads a stored record.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::land::{land_step, start};
 use crate::model::Result;
 use crate::model::event::EventKind;
 use crate::queue::Dispatcher;
-use crate::worktrees::{Context, claim, create, get, list, prune, release, remove, status, validate};
+use crate::worktrees::{Context, acting, claim, create, get, list, prune, release, remove, status, validate};
 
 /// What the functions work with.
 pub struct Worker {
@@ -85,7 +85,9 @@ where
 {
     let call = move |worker: Arc<Worker>, input: Value| -> Work {
         let run = run.clone();
-        Box::pin(async move { handler::response(&run(worker, handler::request(input)?).await?) })
+        let actor = handler::actor(&input);
+        let work = async move { handler::response(&run(worker, handler::request(input)?).await?) };
+        Box::pin(acting::on_behalf(actor, work))
     };
     Function {
         id,

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
+use crate::model::actor::Actor;
 use crate::model::{Code, Error, Result};
 
 /// Reads a request.
@@ -32,6 +33,14 @@ pub fn request<T: DeserializeOwned>(input: Value) -> Result<T> {
         let message = if path == "." { why } else { format!("`{path}`: {why}") };
         Error::new(Code::InvalidRequest, format!("the request is not valid: {message}"))
     })
+}
+
+/// Who calls: the engine adds the id of the caller's connection to every request that is an object. What comes without
+/// one (a schedule, the queue) is the worker's own doing.
+#[must_use]
+pub fn actor(input: &Value) -> Actor {
+    let text = |key: &str| input.get(key).and_then(Value::as_str);
+    text("_caller_worker_id").map_or_else(Actor::worker, |id| Actor::caller(id, text("session_id")))
 }
 
 /// Turns an answer into JSON.
@@ -149,6 +158,8 @@ mod tests {
         }
         let sample: Sample = request(json!({"name": "x", "_caller_worker_id": "y"})).unwrap();
         assert_eq!((sample.name.as_str(), sample.count), ("x", None));
+        assert_eq!(actor(&json!({"_caller_worker_id": "y", "session_id": "s"})), Actor::caller("y", Some("s")));
+        assert_eq!(actor(&json!(null)), Actor::worker());
     }
 
     #[tokio::test]

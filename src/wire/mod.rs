@@ -7,6 +7,7 @@
 //! | [`bindings`] | the six trigger types and who is bound to them |
 //! | [`configuration`] | the configuration entry: seed, schema, hot reload |
 //! | [`schedule`] | the cron binding of the sweep |
+//! | [`store_watch`] | the binding that tells of writes to the registry by somebody else |
 //! | [`mod@serve`] | start, watch, stop |
 //! | [`mod@manifest`] | what `--manifest` prints |
 
@@ -17,6 +18,7 @@ pub mod handler;
 pub mod manifest;
 pub mod schedule;
 pub mod serve;
+pub mod store_watch;
 
 pub use manifest::manifest;
 pub use serve::{ServeError, ServeOptions, serve};

@@ -17,6 +17,7 @@ use super::bindings::{Bindings, BusEvents, Provider};
 use super::catalog::{self, Function, Worker};
 use super::configuration::{self, ConfigEntry};
 use super::schedule::PruneSchedule;
+use super::store_watch;
 use super::{WORKER_DESCRIPTION, WORKER_NAME, handler};
 use crate::bus::iii::IiiBus;
 use crate::git::Git;
@@ -27,8 +28,8 @@ use crate::model::event::EventKind;
 use crate::model::id::RandomIds;
 use crate::model::{Code, Error};
 use crate::queue::Dispatcher;
-use crate::worktrees::Context;
 use crate::worktrees::context::{Background, Ports};
+use crate::worktrees::{Context, rebuild};
 
 /// How often the link is looked at.
 const WATCH: Duration = Duration::from_secs(1);
@@ -211,12 +212,14 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     let bindings = Bindings::default();
     let ctx = context(&bus, &bindings, settings);
     link.insist("the state store does not answer", || ctx.registry.load()).await?;
+    rebuild::restore_lost(&ctx, None).await;
     let schedule = PruneSchedule::new(link.client.clone());
     let worker = Arc::new(Worker { ctx, dispatcher: Dispatcher::new(), config, schedule });
     let serving = Serving { worker, bus, seed: seed.clone(), calls: Arc::new(Background::new()) };
     serving.register_trigger_types(link, &bindings);
     let functions = catalog::functions();
     serving.register_functions(link, &functions);
+    store_watch::register(&link.client, &serving.worker.ctx);
     serving.bind_triggers(link, &functions)?;
     link.insist("the functions do not answer", || serving.answers(&functions)).await?;
     serving.recover();
@@ -280,6 +283,9 @@ impl Serving {
         };
         let config = json!({"configuration_id": self.worker.config.id(), "event_types": ["configuration:updated"]});
         bind("configuration", "worktree::on-config-change", config)?;
+        for scope in store_watch::SCOPES {
+            bind("state", store_watch::FUNCTION, json!({"scope": scope}))?;
+        }
         for function in functions.iter().filter(|function| function.http) {
             let path = format!("/{}", function.id.replace("::", "/"));
             bind("http", function.id, json!({"api_path": path, "http_method": "POST"}))?;
@@ -357,6 +363,7 @@ impl Serving {
             Err(error) => return Err(error),
         }
         link.insist("the state store does not answer", || worker.ctx.registry.load()).await?;
+        rebuild::restore_lost(&worker.ctx, None).await;
         self.recover();
         Ok(())
     }

@@ -3,16 +3,21 @@
 //! Owner of the settings snapshot is the configuration entry in `wire`: it swaps the whole snapshot, so that a use
 //! case that took one keeps a consistent view to its end.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
+use super::acting;
 use super::registry::Registry;
+use super::usage::Usage;
+use crate::audit;
 use crate::bus::{EventSink, LandQueue, Shell, StateStore};
 use crate::git::Git;
 use crate::model::clock::Clock;
 use crate::model::config::Settings;
 use crate::model::id::IdSource;
+use crate::model::{Code, Error, Result};
 
 /// The ports that a [`Context`] is built from.
 pub struct Ports {
@@ -46,6 +51,10 @@ pub struct Context {
     pub ids: Arc<dyn IdSource>,
     /// Work that goes on after an answer.
     pub background: Background,
+    /// What the worktrees used of the disk when that was measured last.
+    pub usage: Usage,
+    /// The cause for which the sweep left a worktree alone, where that is in the audit log already.
+    pub told_skips: Mutex<HashMap<String, String>>,
     git: Git,
     settings: RwLock<Arc<Settings>>,
 }
@@ -62,6 +71,8 @@ impl Context {
             clock: ports.clock,
             ids: ports.ids,
             background: Background::new(),
+            usage: Usage::default(),
+            told_skips: Mutex::default(),
             git,
             settings: RwLock::new(Arc::new(settings)),
         })
@@ -82,6 +93,31 @@ impl Context {
     #[must_use]
     pub fn git(&self) -> Git {
         self.git.with_limit(self.settings().git_timeout())
+    }
+
+    /// The audit log; `None` when it is switched off.
+    #[must_use]
+    pub fn audit_log(&self) -> Option<audit::Log> {
+        let settings = self.settings();
+        let audit = &settings.config.audit;
+        audit.enabled.then(|| audit::Log::new(settings.audit_dir.clone(), audit.max_bytes))
+    }
+
+    /// Writes to the audit log, on behalf of whoever the running call acts for. On return it is on the disk.
+    ///
+    /// # Errors
+    /// `W600`; nothing may be destroyed then.
+    pub async fn audit(&self, event: audit::Event) -> Result<()> {
+        let Some(log) = self.audit_log() else { return Ok(()) };
+        let (now, actor) = (self.now(), acting::current());
+        let appended = tokio::task::spawn_blocking(move || log.append(now, &actor, &event));
+        match appended.await {
+            Ok(appended) => appended.map(drop),
+            Err(error) => Err(Error::new(
+                Code::AuditFailed,
+                format!("the audit log could not be written ({error}), so nothing was destroyed; repeat the call"),
+            )),
+        }
     }
 
     /// Milliseconds since the epoch.

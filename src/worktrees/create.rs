@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::remove::branch_ref;
 use super::{Context, marker, provision, request};
+use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
 use crate::git::{AddWorktree, Found, HookOutcome, RefUpdate, Repo, Sha, Tree};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
@@ -103,7 +105,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     };
     let entry = register(ctx, &settings, &repo, &record, &base_sha).await?;
     if let Err(error) = complete(ctx, &record, &entry, &base_sha).await {
-        roll_back(&repo, &record, &base_sha).await;
+        roll_back(ctx, &repo, &record, &base_sha).await;
         return Err(error);
     }
     ctx.events.emit(&Event::created(&record, ctx.now()));
@@ -270,7 +272,7 @@ async fn register(
     repo.add_worktree(&add).await?;
     let registered = registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry));
     if registered.is_err() {
-        roll_back(repo, record, base_sha).await;
+        roll_back(ctx, repo, record, base_sha).await;
     }
     registered
 }
@@ -359,8 +361,15 @@ fn refresh_later(tree: Tree) {
 }
 
 /// Takes away what a failed create has made: directory, admin entry, branch. Nobody has been told of any of them.
-async fn roll_back(repo: &Repo, record: &Record, base_sha: &Sha) {
+async fn roll_back(ctx: &Context, repo: &Repo, record: &Record, base_sha: &Sha) {
     let place = Path::new(&record.path);
+    let details = json!({"path": record.path, "branch": record.branch, "head_sha": base_sha});
+    let event = Audit::new(Action::RollBack, details).about(&record.worktree_id, &record.repo_key);
+    if let Err(error) = ctx.audit(event).await {
+        // Its marker is not `ready`: the sweep takes it away once the log can be written again.
+        tracing::warn!(path = record.path, %error, "what a failed create has made stays");
+        return;
+    }
     let dropped = match admin::entry_for(repo.common_dir(), place) {
         // Registered by this call: the directory is ours down to the last file.
         Ok(Some(entry)) => {

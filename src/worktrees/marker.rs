@@ -44,6 +44,22 @@ pub fn write(entry: &AdminEntry, record: &Record, ready: bool) -> Result<()> {
     admin::write_marker(entry, &bytes).map_err(|error| io_error("writing the marker", &entry.dir, &error))
 }
 
+/// Brings the marker of a worktree up to its record, so that a registry that is rebuilt has the latest. A worktree
+/// without a marker, one that is not there, and one whose create has not answered are left alone.
+///
+/// # Errors
+/// `W102` when it cannot be read or written, `W301` when it is of a newer format.
+pub fn follow(record: &Record) -> Result<()> {
+    let (common, root) = (Path::new(&record.repo_key), Path::new(&record.path));
+    let Ok(Link::Intact(entry)) = admin::verify_link(common, root) else { return Ok(()) };
+    match read(&entry)? {
+        Some(marker) if marker.ready && marker.record.worktree_id == record.worktree_id && marker.record != *record => {
+            write(&entry, record, true)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads the marker of an admin entry; `None` when there is none, or when it is not one of ours.
 ///
 /// # Errors
@@ -91,21 +107,30 @@ pub fn identify(git: &crate::git::Git, record: &Record) -> Result<Identity> {
         }
         Link::Broken { why } => return Err(mismatch(why)),
     };
-    // A worktree of the 0.2.x worker has no marker: the two-way link has to do.
-    if let Some(marker) = read(&entry)?
-        && marker.record.worktree_id != record.worktree_id
-    {
-        return Err(mismatch(format!("its marker names {}", marker.record.worktree_id)));
+    match read(&entry)? {
+        Some(marker) if marker.record.worktree_id != record.worktree_id => {
+            return Err(mismatch(format!("its marker names {}", marker.record.worktree_id)));
+        }
+        Some(_) => {}
+        None if is_named_after(record) => {}
+        None => return Err(mismatch("it has no marker, and its directory is not named after its id".to_owned())),
     }
     let tree = git.tree(root).map_err(Error::from)?;
     Ok(Identity::Ours(tree, entry))
 }
 
+/// Whether the directory bears the id, as every worktree of ours does. The 0.2.x worker wrote no marker: for its
+/// worktrees the two-way link and this have to do, so that a record that was tampered with leads to nobody's checkout.
+fn is_named_after(record: &Record) -> bool {
+    Path::new(&record.path).file_name().is_some_and(|name| *name == *record.worktree_id)
+}
+
 /// Whether an admin entry without a directory belongs to `record`.
-fn names(entry: &AdminEntry, record: &Record) -> bool {
+#[must_use]
+pub fn names(entry: &AdminEntry, record: &Record) -> bool {
     match read(entry) {
         Ok(Some(marker)) => marker.record.worktree_id == record.worktree_id,
-        Ok(None) => entry.gitdir == Path::new(&record.path).join(".git"),
+        Ok(None) => is_named_after(record) && entry.gitdir == Path::new(&record.path).join(".git"),
         Err(_) => false,
     }
 }

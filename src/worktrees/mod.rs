@@ -6,20 +6,31 @@
 //! | [`registry`] | records, jobs and the live-job marks: in memory for reading, written through to the state store |
 //! | [`repo_lock`] | one registry writer per repository, across processes |
 //! | [`marker`] | the small file in git's admin entry that ties a directory to its record |
+//! | [`rebuild`], [`watch`] | the registry after the store lost records, and after somebody else wrote to it |
 //! | [`unsaved_work`] | the one predicate that every path that can delete asks |
-//! | [`trash`] | how a directory leaves: renamed first, deleted later |
+//! | [`discard`] | how the directory of a worktree goes: audit log, trash, entry |
+//! | [`branch`] | how its branch goes, and the refs that keep what was destroyed |
+//! | [`trash`], [`kept`] | the trash, and what restores a worktree that was removed by force |
+//! | [`retention`], [`restore`] | how long that is kept, and how it comes back |
+//! | [`states`], [`usage`] | what operators see: five states, and the use of the disk |
+//! | [`acting`] | on whose behalf a call acts |
 //! | the rest | one use case each, with its request and response types |
 //!
 //! Invariants
 //! 1. A change is stored before it is answered, and answered before anybody else is told.
 //! 2. Nothing is removed that [`unsaved_work`] has not judged in the same breath.
 //! 3. What cannot be told keeps: a probe that fails never permits a deletion.
+//! 4. Nothing is destroyed before the audit log has it on the disk.
 
+pub mod acting;
+pub mod branch;
 pub mod claim;
 pub mod context;
 pub mod create;
+pub mod discard;
 pub mod get;
 pub mod inspect;
+pub mod kept;
 pub mod list;
 pub mod marker;
 pub mod open_files;
@@ -31,10 +42,15 @@ pub mod release;
 pub mod remove;
 pub mod repo_lock;
 pub mod request;
+pub mod restore;
+pub mod retention;
+pub mod states;
 pub mod status;
 pub mod trash;
 pub mod unsaved_work;
+pub mod usage;
 pub mod validate;
+pub mod watch;
 
 pub use context::Context;
 

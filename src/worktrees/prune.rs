@@ -2,25 +2,30 @@
 //!
 //! A worktree goes only when it is unclaimed, idle, clean, quiet and holds no commits that its target lacks. Everything
 //! else is skipped with its reason, and one record that cannot be judged never stops the sweep.
+//!
+//! Invariants
+//! 1. Nothing is ever forced, and nothing is taken because of its age or size alone.
+//! 2. What speaks against taking a worktree that is finished is in the audit log, once per cause.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::marker::{self, Identity};
-use super::{Context, inspect, rebuild, remove, request, trash, unsaved_work};
+use super::unsaved_work::Cleared;
+use super::{Context, branch, discard, inspect, rebuild, remove, request, retention, unsaved_work, usage};
+use crate::audit::{self, Action};
+use crate::git::Tree;
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Sha, Tree};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
-use crate::model::{Error, Result};
+use crate::model::{Code, Error, Result};
 
 /// One hour in milliseconds.
-const HOUR_MS: i64 = 3_600_000;
-/// Age in seconds from which on an entry of the trash is swept.
-const TRASH_AGE_S: i64 = 24 * 3600;
+pub const HOUR_MS: i64 = 3_600_000;
 
 /// What to sweep.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -58,7 +63,7 @@ pub struct Response {
 /// repository.
 pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     if !request.dry_run {
-        sweep_trash(ctx).await;
+        retention::sweep_trash(ctx).await;
     }
     ctx.settings().require_gate("allow_prune", "worktree::prune")?;
     let key = match &request.repo_path {
@@ -69,16 +74,32 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         None => None,
     };
     if !request.dry_run {
-        rebuild::run(ctx, key.as_deref()).await;
+        rebuild::restore_lost(ctx, key.as_deref()).await;
+        rebuild::clear_unfinished(ctx, key.as_deref()).await;
     }
+    let over_quota = usage::check_quota(ctx).await;
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
     let records = ctx.registry.records().into_iter();
     for record in records.filter(|record| key.as_ref().is_none_or(|key| record.repo_key == *key)) {
         let id = record.worktree_id.clone();
-        match sweep_one(ctx, record, request.dry_run).await {
+        match sweep_one(ctx, record.clone(), request.dry_run).await {
             Ok(()) => response.pruned.push(id),
-            Err(reason) => response.skipped.push(PruneSkip { id, reason }),
+            Err(skip) => {
+                if skip.for_safety {
+                    tell_skip(ctx, &record, &skip).await;
+                }
+                let reason = match &over_quota {
+                    Some(warning) => format!("{} ({warning})", skip.reason),
+                    None => skip.reason,
+                };
+                response.skipped.push(PruneSkip { id, reason });
+            }
         }
+    }
+    if request.dry_run {
+        tell_rehearsal(ctx, &response).await;
+    } else {
+        retention::sweep_rest(ctx, key.as_deref()).await;
     }
     for error in ctx.registry.unreadable() {
         tracing::warn!(%error, "left alone by the sweep");
@@ -86,28 +107,104 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     Ok(response)
 }
 
+/// Why a worktree stays.
+struct Skip {
+    /// The first words of the reason, which stay the same while counts in it change.
+    cause: &'static str,
+    reason: String,
+    /// Whether it would have gone, had nothing spoken against it.
+    for_safety: bool,
+}
+
+impl Skip {
+    /// It is not finished.
+    fn waiting(reason: String) -> Self {
+        Skip { cause: "not finished", reason, for_safety: false }
+    }
+
+    /// It is finished, but something speaks against taking it.
+    fn safety(cause: &'static str, reason: impl std::fmt::Display) -> Self {
+        Skip { cause, reason: format!("{cause}: {reason}"), for_safety: true }
+    }
+}
+
+impl From<Error> for Skip {
+    fn from(error: Error) -> Self {
+        let cause = match error.code {
+            Code::IdentityMismatch => "not the worktree that was created",
+            Code::AuditFailed => "the audit log cannot be written",
+            _ => "cannot be told",
+        };
+        Skip { cause, reason: error.message, for_safety: true }
+    }
+}
+
+/// Writes down why a finished worktree stays, unless that was written down before.
+async fn tell_skip(ctx: &Context, record: &Record, skip: &Skip) {
+    let cause = skip.cause.to_owned();
+    let known = {
+        let mut told = ctx.told_skips.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(record.worktree_id.clone(), cause.clone())
+    };
+    if known.as_ref() == Some(&cause) || (known.is_none() && told_before(ctx, record, &cause).await) {
+        return;
+    }
+    let details = json!({
+        "cause": cause, "reason": skip.reason, "path": record.path, "branch": record.branch,
+        "age_ms": ctx.now() - record.created_at, "disk_bytes": ctx.usage.bytes_of(&record.worktree_id),
+    });
+    let event = audit::Event::new(Action::PruneSkip, details).about(&record.worktree_id, &record.repo_key);
+    if let Err(error) = ctx.audit(event).await {
+        tracing::warn!(worktree = record.worktree_id, %error, "a skip was not written down");
+    }
+}
+
+/// Whether the last skip of this worktree in the log, by this process or one before it, had the same cause.
+async fn told_before(ctx: &Context, record: &Record, cause: &str) -> bool {
+    let Some(log) = ctx.audit_log() else { return true };
+    let filter = audit::Filter {
+        actions: vec![Action::PruneSkip],
+        worktree_id: Some(record.worktree_id.clone()),
+        ..audit::Filter::default()
+    };
+    let last = tokio::task::spawn_blocking(move || log.tail(&filter, 1)).await;
+    let last = last.ok().and_then(Result::ok).and_then(|mut entries| entries.pop());
+    last.is_some_and(|entry| entry.details.get("cause").and_then(serde_json::Value::as_str) == Some(cause))
+}
+
+/// Writes down what a dry run would have taken.
+async fn tell_rehearsal(ctx: &Context, response: &Response) {
+    if response.pruned.is_empty() {
+        return;
+    }
+    let mut event = audit::Event::new(Action::PruneRehearsal, json!({"would_prune": response.pruned}));
+    event.dry_run = true;
+    if let Err(error) = ctx.audit(event).await {
+        tracing::warn!(%error, "a dry run was not written down");
+    }
+}
+
 /// What the sweep may do with a worktree.
 enum Verdict {
     /// Take it away: everything it holds is elsewhere.
-    Remove(Tree, AdminEntry, Sha),
+    Remove(Tree, AdminEntry, Cleared),
     /// Its directory is gone: only bookkeeping is left.
     Reconcile(Option<AdminEntry>),
+    /// Its directory is no worktree any more, and holds no file.
+    Hollow(Option<AdminEntry>),
 }
 
-async fn sweep_one(ctx: &Arc<Context>, record: Record, dry_run: bool) -> Result<(), String> {
+async fn sweep_one(ctx: &Arc<Context>, record: Record, dry_run: bool) -> Result<(), Skip> {
     // Judged first without the lock, so that a sweep keeps nobody waiting.
-    let verdict = judge(ctx, &record).await?;
+    judge(ctx, &record).await?;
     if dry_run {
         return Ok(());
     }
-    let guard = ctx.registry.lock(&record.repo_key).await.map_err(|error| error.message)?;
-    let record = ctx.registry.record(&record.worktree_id).map_err(|error| error.message)?;
-    let verdict = match verdict {
-        Verdict::Remove(..) => judge(ctx, &record).await?,
-        reconcile @ Verdict::Reconcile(_) => reconcile,
-    };
-    let branch_deleted = take(ctx, &record, verdict).await.map_err(|error| error.message)?;
-    ctx.registry.delete_record(&guard, &record.worktree_id).await.map_err(|error| error.message)?;
+    let guard = ctx.registry.lock(&record.repo_key).await?;
+    let record = ctx.registry.record(&record.worktree_id)?;
+    let verdict = judge(ctx, &record).await?;
+    let branch_deleted = take(ctx, &record, verdict).await?;
+    ctx.registry.delete_record(&guard, &record.worktree_id).await?;
     drop(guard);
     ctx.events.emit(&Event::removed(&record, branch_deleted, false, ctx.now()));
     Ok(())
@@ -115,78 +212,113 @@ async fn sweep_one(ctx: &Arc<Context>, record: Record, dry_run: bool) -> Result<
 
 async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<bool> {
     match verdict {
-        Verdict::Remove(tree, entry, head) => {
-            remove::discard_tree(ctx, record, &tree, &entry, false).await?;
+        Verdict::Remove(tree, entry, cleared) => {
+            discard::discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Prune, json!({})).await?;
             let may_delete = ctx.settings().config.gates.allow_branch_delete;
-            Ok(may_delete && remove::delete_branch(ctx, record, Some(&head), true, false).await)
+            return Ok(may_delete && branch::delete_branch(ctx, record, false).await);
         }
-        Verdict::Reconcile(entry) => {
-            if let Some(entry) = entry {
-                remove::drop_entry(record, &entry)?;
-            }
-            Ok(false)
+        Verdict::Hollow(entry) => {
+            remove::reconcile(ctx, record, entry.as_ref()).await?;
+            remove_hollow(Path::new(&record.path)).map_err(|error| {
+                Error::new(Code::GitFailed, format!("the empty {} cannot be removed: {error}", record.path))
+            })?;
         }
+        Verdict::Reconcile(entry) => remove::reconcile(ctx, record, entry.as_ref()).await?,
     }
+    Ok(false)
 }
 
 /// Whether a worktree may go; the reason when it may not.
-async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, String> {
+async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
     if let Some(job) = ctx.registry.live_job(&record.worktree_id) {
-        return Err(format!("landing ({})", job.job_id));
+        return Err(Skip::waiting(format!("landing ({})", job.job_id)));
     }
     match record.lifecycle {
-        Lifecycle::Landing => return Err("landing".to_owned()),
-        Lifecycle::LandBlocked => return Err("land-blocked".to_owned()),
+        Lifecycle::Landing => return Err(Skip::waiting("landing".to_owned())),
+        Lifecycle::LandBlocked => return Err(Skip::waiting("land-blocked".to_owned())),
         Lifecycle::Active | Lifecycle::Claimed | Lifecycle::Orphaned => {}
     }
     if inspect::lifecycle_now(record) == Lifecycle::Orphaned {
         return reconcile(record);
     }
     if let Some(session) = &record.session_id {
-        return Err(format!("claimed by session `{session}`"));
+        return Err(Skip::waiting(format!("claimed by session `{session}`")));
     }
-    let expire_hours = i64::try_from(ctx.settings().config.prune_expire_hours).unwrap_or(i64::MAX);
     let idle_ms = ctx.now() - record.updated_at.max(last_touched(record));
-    if idle_ms < expire_hours.saturating_mul(HOUR_MS) {
-        return Err(format!("not expired: idle for {} of {expire_hours} hours", idle_ms.max(0) / HOUR_MS));
+    if idle_ms < expire_ms(ctx) {
+        let hours = (idle_ms.max(0) / HOUR_MS, expire_ms(ctx) / HOUR_MS);
+        return Err(Skip::waiting(format!("not expired: idle for {} of {} hours", hours.0, hours.1)));
     }
     let (tree, entry) = match marker::identify(&ctx.git(), record) {
         Ok(Identity::Ours(tree, entry)) => (tree, entry),
         Ok(Identity::DirectoryGone(_)) => return reconcile(record),
-        Err(error) => return Err(error.message),
+        Err(error) if error.code == Code::IdentityMismatch && is_hollow(Path::new(&record.path)) => {
+            return Ok(Verdict::Hollow(entry_of(record)?));
+        }
+        Err(error) => return Err(error.into()),
     };
     let work = unsaved_work::judge(record, &tree).await;
+    if work.head.is_none() {
+        return Err(Skip::safety("dirty", "no commit is checked out"));
+    }
     if !work.is_tidy() {
-        return Err(format!("dirty: {}", work.describe()));
+        return Err(Skip::safety("dirty", work.describe()));
     }
-    if !work.is_none() {
-        return Err(format!("unmerged work: {}", work.describe()));
-    }
-    remove::require_idle(record).await.map_err(|error| format!("busy: {}", error.message))?;
-    match work.head {
-        Some(head) => Ok(Verdict::Remove(tree, entry, head)),
-        None => Err("no commit is checked out".to_owned()),
-    }
+    let described = work.describe();
+    let cleared = work.clear(record).map_err(|_| Skip::safety("unmerged work", described))?;
+    remove::require_idle(record).await.map_err(|error| Skip::safety("busy", error.message))?;
+    Ok(Verdict::Remove(tree, entry, cleared))
 }
 
 /// A record whose directory is gone, unless the place where it lay cannot be seen at all.
-fn reconcile(record: &Record) -> Result<Verdict, String> {
+fn reconcile(record: &Record) -> Result<Verdict, Skip> {
     let parent = Path::new(&record.path).parent();
     if !parent.is_some_and(Path::is_dir) {
-        return Err(format!("unreachable: {} is not there (not mounted?)", parent.unwrap_or(Path::new("/")).display()));
+        let parent = parent.unwrap_or(Path::new("/")).display();
+        return Err(Skip::safety("unreachable", format!("{parent} is not there (not mounted?)")));
     }
+    Ok(Verdict::Reconcile(entry_of(record)?))
+}
+
+/// Git's entry of a record whose directory is gone. Only when it is ours: another worktree may have been registered at
+/// the same path.
+fn entry_of(record: &Record) -> Result<Option<AdminEntry>, Skip> {
     let entry = admin::entry_for(Path::new(&record.repo_key), Path::new(&record.path));
-    let entry = entry.map_err(|error| format!("its entry in git cannot be read: {error}"))?;
-    // Dropped only when it is ours: another worktree may have been registered at the same path.
-    let ours = |entry: &AdminEntry| match marker::read(entry) {
-        Ok(Some(marker)) => marker.record.worktree_id == record.worktree_id,
-        Ok(None) | Err(_) => false,
+    let entry = entry.map_err(|error| Skip::safety("cannot be told", format!("its entry in git: {error}")))?;
+    Ok(entry.filter(|entry| marker::names(entry, record)))
+}
+
+/// Whether a directory holds nothing but directories.
+fn is_hollow(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    let hollow = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()) && is_hollow(&entry.path()))
     };
-    Ok(Verdict::Reconcile(entry.filter(ours)))
+    entries.into_iter().all(hollow)
+}
+
+/// Removes directories that hold nothing; fails at the first thing that is none.
+fn remove_hollow(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            return Err(std::io::Error::other(format!("{} appeared meanwhile", entry.path().display())));
+        }
+        remove_hollow(&entry.path())?;
+    }
+    std::fs::remove_dir(dir)
+}
+
+/// How long a worktree must have been idle, in milliseconds.
+#[must_use]
+pub fn expire_ms(ctx: &Context) -> i64 {
+    let hours = i64::try_from(ctx.settings().config.prune_expire_hours).unwrap_or(i64::MAX);
+    hours.saturating_mul(HOUR_MS)
 }
 
 /// When somebody last did something in the worktree, as far as git's own files tell: milliseconds since the epoch.
-fn last_touched(record: &Record) -> i64 {
+#[must_use]
+pub fn last_touched(record: &Record) -> i64 {
     let entry = admin::entry_for(Path::new(&record.repo_key), Path::new(&record.path)).ok().flatten();
     let Some(entry) = entry else { return 0 };
     let touched = ["index", "HEAD", "logs/HEAD"].iter().filter_map(|file| modified_ms(&entry.dir.join(file)));
@@ -197,29 +329,4 @@ fn modified_ms(path: &Path) -> Option<i64> {
     let modified = path.metadata().ok()?.modified().ok()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok()
-}
-
-/// Deletes entries of the trash that are older than a day: those that could not be deleted when they were made, and
-/// those that a crash left.
-async fn sweep_trash(ctx: &Arc<Context>) {
-    let trash = ctx.settings().root.join(trash::TRASH);
-    let now_s = ctx.now() / 1000;
-    let old = |path: &PathBuf| {
-        let name = path.file_name().and_then(trash::parse_name);
-        name.is_some_and(|(_, second)| now_s - second >= TRASH_AGE_S)
-    };
-    let found: Vec<PathBuf> = match std::fs::read_dir(&trash) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).filter(old).collect(),
-        Err(_) => return,
-    };
-    let swept = tokio::task::spawn_blocking(move || {
-        for place in found {
-            if let Err(error) = trash::delete(&place) {
-                tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
-            }
-        }
-    });
-    if let Err(error) = swept.await {
-        tracing::warn!(%error, "the trash was not swept");
-    }
 }

@@ -1,100 +1,142 @@
 //! Rebuilds the registry from the markers in git's admin entries.
 //!
-//! The engine acknowledges writes that it has not saved yet; after a crash of the engine, records may be missing. A
-//! worktree that bears our marker gets its record back. Nothing else is ever taken in.
+//! The engine acknowledges writes that it has not saved yet; after a crash of the engine, records may be missing, and
+//! after somebody put back an old copy of its store, they may be old. A worktree that bears our marker gets its record
+//! back, with the claim and the base it had last. Nothing else is ever taken in.
 //!
 //! Invariants
-//! 1. Only a marker that says `ready`, in an entry whose two-way link is intact, becomes a record.
-//! 2. A marker that is not `ready` belongs to a create that was cut off: its worktree is taken away when it holds
+//! 1. Only a marker that says `ready`, in an entry whose two-way link is intact, at the place below the worktree root
+//!    that this worker gives to that id, becomes a record. A worker with another root does not take it.
+//! 2. A marker that is newer than the record of its worktree replaces it.
+//! 3. A marker that is not `ready` belongs to a create that was cut off: its worktree is taken away when it holds
 //!    nothing, and reported otherwise.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::marker::{self, Marker};
-use super::{Context, remove, unsaved_work};
+use super::{Context, branch, discard, unsaved_work};
+use crate::audit::Action;
 use crate::git::admin::{self, AdminEntry, Link};
 use crate::model::Result;
+use crate::model::id::{is_worktree_id, repo_slug};
 use crate::model::record::{Lifecycle, Record};
 
 /// How long a create may take before its unfinished worktree counts as cut off, in milliseconds.
 const UNFINISHED_AFTER_MS: i64 = 600_000;
 
-/// Looks through the repositories that are known, from records and from the directories below the worktree root.
-pub async fn run(ctx: &Arc<Context>, only: Option<&str>) {
-    for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
-        let entries = match admin::entries(Path::new(&repo_key)) {
-            Ok(entries) => entries,
-            Err(error) => {
-                tracing::warn!(repo_key, %error, "the worktrees of a repository cannot be read");
-                continue;
-            }
-        };
-        for entry in entries {
-            if let Err(error) = take_back(ctx, &repo_key, &entry).await {
-                tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
-            }
+/// Gives back the records that the store has lost, or has only in an older form. Reads a few small files per worktree,
+/// starts no process. With `only`, looks at that repository alone.
+pub async fn restore_lost(ctx: &Arc<Context>, only: Option<&str>) {
+    for (repo_key, entry) in entries(ctx, only) {
+        if let Err(error) = take_back(ctx, &repo_key, &entry).await {
+            tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
         }
     }
 }
 
+/// Takes away what creates that were cut off have left, where it holds nothing.
+pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
+    for (repo_key, entry) in entries(ctx, only) {
+        let cleared = match ours(ctx, &repo_key, &entry) {
+            Ok(Some(marker)) if !marker.ready => clear_one(ctx, &entry, &marker).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = cleared {
+            tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
+        }
+    }
+}
+
+/// Git's entries in the repositories that are known, from records and from the directories below the worktree root.
+fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
+    let mut found = Vec::new();
+    for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
+        match admin::entries(Path::new(&repo_key)) {
+            Ok(entries) => found.extend(entries.into_iter().map(|entry| (repo_key.clone(), entry))),
+            Err(error) => tracing::warn!(repo_key, %error, "the worktrees of a repository cannot be read"),
+        }
+    }
+    found
+}
+
 /// Common directories of the repositories that have, or had, worktrees of ours.
-fn known_repos(ctx: &Context) -> BTreeSet<String> {
+#[must_use]
+pub fn known_repos(ctx: &Context) -> BTreeSet<String> {
     let mut keys: BTreeSet<String> = ctx.registry.records().into_iter().map(|record| record.repo_key).collect();
-    let below = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    for slug in below(&ctx.settings().root) {
-        for worktree in below(&slug) {
-            if let Ok(tree) = ctx.git().tree(&worktree) {
-                keys.insert(tree.repo().key());
-            }
+    for (_, worktree) in places(ctx) {
+        if let Ok(tree) = ctx.git().tree(&worktree) {
+            keys.insert(tree.repo().key());
         }
     }
     keys
 }
 
-async fn take_back(ctx: &Arc<Context>, repo_key: &str, entry: &AdminEntry) -> Result<()> {
-    let Some(marker) = marker::read(entry)? else { return Ok(()) };
-    let id = marker.record.worktree_id.clone();
-    if ctx.registry.knows(&id) || marker.record.repo_key != repo_key {
-        return Ok(());
-    }
-    let root = Path::new(&marker.record.path);
-    let intact =
-        matches!(admin::verify_link(Path::new(repo_key), root), Ok(Link::Intact(found)) if found.dir == entry.dir);
-    if !intact {
-        return Ok(());
-    }
-    if marker.ready { restore(ctx, marker.record).await } else { clear_unfinished(ctx, entry, &marker).await }
+/// The directories below the worktree root that bear a worktree id, with that id.
+#[must_use]
+pub fn places(ctx: &Context) -> Vec<(String, std::path::PathBuf)> {
+    let below = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let slugs = below(&ctx.settings().root).filter(|slug| !name(slug).starts_with('.'));
+    let worktrees = slugs.flat_map(|slug| below(&slug).collect::<Vec<_>>());
+    worktrees.map(|path| (name(&path), path)).filter(|(name, _)| is_worktree_id(name)).collect()
 }
 
-async fn restore(ctx: &Context, found: Record) -> Result<()> {
-    let guard = ctx.registry.lock(&found.repo_key).await?;
-    if ctx.registry.knows(&found.worktree_id) {
-        return Ok(());
-    }
-    tracing::warn!(worktree = found.worktree_id, path = found.path, "a record that the store had lost is back");
-    // Who held it, and whether it was landing, is lost with the record.
-    let record = Record { lifecycle: Lifecycle::Active, session_id: None, updated_at: ctx.now(), ..found };
-    ctx.registry.put_record(&guard, record).await
-}
-
-async fn clear_unfinished(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> Result<()> {
+/// The marker of an entry that this worker made, as far as can be told (invariant 1).
+fn ours(ctx: &Context, repo_key: &str, entry: &AdminEntry) -> Result<Option<Marker>> {
+    let Some(marker) = marker::read(entry)? else { return Ok(None) };
     let record = &marker.record;
-    if ctx.now() - record.created_at < UNFINISHED_AFTER_MS {
+    let place = ctx.settings().root.join(repo_slug(repo_key)).join(&record.worktree_id);
+    if !is_worktree_id(&record.worktree_id) || record.repo_key != repo_key || Path::new(&record.path) != place {
+        return Ok(None);
+    }
+    let link = admin::verify_link(Path::new(repo_key), &place);
+    Ok(matches!(link, Ok(Link::Intact(found)) if found.name == entry.name).then_some(marker))
+}
+
+async fn take_back(ctx: &Arc<Context>, repo_key: &str, entry: &AdminEntry) -> Result<()> {
+    let is_newer = |marker: &Marker| match ctx.registry.record(&marker.record.worktree_id) {
+        Ok(record) => record.age() < marker.record.age(),
+        // What is there and cannot be read is left alone.
+        Err(_) => !ctx.registry.knows(&marker.record.worktree_id),
+    };
+    let wanted = || -> Result<Option<Marker>> {
+        Ok(ours(ctx, repo_key, entry)?.filter(|marker| marker.ready && is_newer(marker)))
+    };
+    if wanted()?.is_none() {
+        return Ok(());
+    }
+    let guard = ctx.registry.lock(repo_key).await?;
+    // Read again under the lock: it may be in the middle of being removed, or have got its record meanwhile.
+    let Some(Marker { record: found, .. }) = wanted()? else { return Ok(()) };
+    tracing::warn!(worktree = found.worktree_id, path = found.path, "a record that the store had lost is back");
+    // Whether it was landing is for the jobs to say: the recovery settles that right after.
+    let lifecycle = match found.lifecycle {
+        Lifecycle::Orphaned => Lifecycle::at_rest(found.session_id.as_deref()),
+        other => other,
+    };
+    ctx.registry.put_record(&guard, Record { lifecycle, ..found }).await
+}
+
+async fn clear_one(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> Result<()> {
+    let record = &marker.record;
+    if ctx.registry.knows(&record.worktree_id) || ctx.now() - record.created_at < UNFINISHED_AFTER_MS {
         return Ok(());
     }
     let _guard = ctx.registry.lock(&record.repo_key).await?;
     let tree = ctx.git().tree(Path::new(&record.path))?;
-    let work = unsaved_work::judge(record, &tree).await;
-    // A checkout that was cut off shows its missing files as changes; only what was added counts here.
-    let untouched = work.untracked == 0 && work.not_landed == 0 && work.operation.is_none() && work.unknown.is_empty();
-    if !untouched {
-        tracing::warn!(path = record.path, work = work.describe(), "an unfinished worktree holds something and stays");
-        return Ok(());
+    match unsaved_work::judge(record, &tree).await.clear_unfinished() {
+        Ok(cleared) => {
+            tracing::info!(path = record.path, "an unfinished worktree is taken away");
+            let action = Action::ClearUnfinished;
+            discard::discard_tree(ctx, record, (&tree, entry), &cleared, action, json!({})).await?;
+            branch::delete_branch(ctx, record, false).await;
+        }
+        Err(work) => tracing::warn!(path = record.path, work, "an unfinished worktree holds something and stays"),
     }
-    tracing::info!(path = record.path, "an unfinished worktree is taken away");
-    remove::discard_tree(ctx, record, &tree, entry, true).await?;
-    remove::delete_branch(ctx, record, work.head.as_ref(), true, false).await;
     Ok(())
 }

@@ -1,29 +1,38 @@
 //! Records, jobs and the marks of live jobs.
 //!
 //! The state store of the engine is the truth. The registry holds a copy in memory, loaded when the worker starts
-//! and after every reconnect, so that a read needs no call over the bus; every write goes to the store first.
+//! and after every reconnect, so that a read needs no call over the bus; every write goes to the store first. The
+//! marker of a worktree follows its record, so that a store that lost records can be filled again (`rebuild`).
 //!
 //! Invariants
 //! 1. A write is in the store before it is in memory; a write that the store refused is in neither.
 //! 2. Writing needs the guard of the repository (see `repo_lock`); reading needs nothing.
 //! 3. What cannot be read is kept in the store as it is, and named (`W301`) when it is asked for.
 //! 4. After a reconnect the newer of store and memory wins, so that writes the engine had acknowledged but not yet
-//!    saved come back.
+//!    saved come back; what this process deleted stays deleted.
+//! 5. A record that somebody else wrote into the store is taken over; the echo of a write of ours changes nothing.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::repo_lock::{RepoGuard, RepoLocks};
+use super::{inspect, marker};
 use crate::bus::{SCOPE_ACTIVE, SCOPE_JOBS, SCOPE_RECORDS, StateStore};
 use crate::model::job::Job;
-use crate::model::record::Record;
+use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
 
-#[derive(Default)]
+/// How many writes are remembered to know their echoes by.
+const ECHOES: usize = 1024;
+/// How many deleted records are remembered.
+const DELETED: usize = 4096;
+
+#[derive(Default, Clone)]
 struct Memory {
     records: HashMap<String, Record>,
     jobs: HashMap<String, Job>,
@@ -31,6 +40,8 @@ struct Memory {
     active: HashMap<String, String>,
     /// Id → why its stored value cannot be used.
     unreadable: HashMap<String, Error>,
+    /// Records that this process deleted, oldest first, as they were.
+    deleted: VecDeque<Record>,
 }
 
 /// The registry of one worker.
@@ -40,6 +51,25 @@ pub struct Registry {
     locks: RepoLocks,
     /// Writers share it; loading takes it alone, so that it never overwrites a write in flight.
     loading: tokio::sync::RwLock<()>,
+    /// Fingerprints of the last writes.
+    echoes: Mutex<VecDeque<u64>>,
+}
+
+/// What became of a change in the store that this process may not have made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outside {
+    /// It was the echo of a write of ours, or changed nothing.
+    Known,
+    /// It was taken over.
+    TakenOver,
+    /// A record is gone from the store.
+    RecordGone,
+}
+
+fn fingerprint(scope: &str, key: &str, value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (scope, key, value.to_string()).hash(&mut hasher);
+    hasher.finish()
 }
 
 fn stored(value: &impl Serialize) -> Result<Value> {
@@ -56,6 +86,7 @@ impl Registry {
             memory: RwLock::default(),
             locks: RepoLocks::default(),
             loading: tokio::sync::RwLock::default(),
+            echoes: Mutex::default(),
         }
     }
 
@@ -67,12 +98,46 @@ impl Registry {
         change(&mut self.memory.write().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Stores a value, and remembers it to know its echo by.
+    async fn set(&self, scope: &str, key: &str, value: Value) -> Result<()> {
+        self.expect_echo(scope, key, &value);
+        self.store.set(scope, key, value).await
+    }
+
+    fn expect_echo(&self, scope: &str, key: &str, value: &Value) {
+        let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
+        if echoes.len() == ECHOES {
+            echoes.pop_front();
+        }
+        echoes.push_back(fingerprint(scope, key, value));
+    }
+
+    /// Whether this is the news of a write of ours; each write has one echo.
+    fn is_echo(&self, scope: &str, key: &str, value: &Value) -> bool {
+        let fingerprint = fingerprint(scope, key, value);
+        let mut echoes = self.echoes.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = echoes.iter().position(|echo| *echo == fingerprint);
+        at.and_then(|at| echoes.remove(at)).is_some()
+    }
+
     /// Reads the whole registry from the store and writes back what only memory still knows (invariant 4).
     ///
     /// # Errors
-    /// `W300` when the store cannot be reached; memory is then as it was.
+    /// `W300` when the store cannot be reached; it can be called again.
     pub async fn load(&self) -> Result<()> {
-        let _alone = self.loading.write().await;
+        let (newer, stale) = {
+            let _alone = self.loading.write().await;
+            let mut fresh = self.read_store().await?;
+            let ours = self.read(Memory::clone);
+            let newer = fresh.merge(ours);
+            let stale = fresh.take_deleted();
+            self.write(|memory| *memory = fresh);
+            (newer, stale)
+        };
+        self.write_back(newer, stale).await
+    }
+
+    async fn read_store(&self) -> Result<Memory> {
         let records = self.store.list(SCOPE_RECORDS).await?;
         let jobs = self.store.list(SCOPE_JOBS).await?;
         let active = self.store.list(SCOPE_ACTIVE).await?;
@@ -95,46 +160,70 @@ impl Registry {
                 fresh.active.insert(job.worktree_id.clone(), job_id.to_owned());
             }
         }
-        self.write_back(&mut fresh).await?;
-        self.write(|memory| *memory = fresh);
-        Ok(())
+        Ok(fresh)
     }
 
-    /// Stores again what memory has newer than `fresh`, and puts it into `fresh`.
-    async fn write_back(&self, fresh: &mut Memory) -> Result<()> {
-        let (records, jobs, active) = self.read(|memory| {
-            let records: Vec<Record> = memory
-                .records
-                .values()
-                .filter(|ours| {
-                    let theirs = fresh.records.get(&ours.worktree_id);
-                    theirs.is_none_or(|theirs| (theirs.fence, theirs.updated_at) < (ours.fence, ours.updated_at))
-                })
-                .cloned()
-                .collect();
-            let jobs: Vec<Job> = memory
-                .jobs
-                .values()
-                .filter(|ours| fresh.jobs.get(&ours.job_id).is_none_or(|theirs| theirs.updated_at < ours.updated_at))
-                .cloned()
-                .collect();
-            (records, jobs, memory.active.clone())
-        });
-        for record in records {
-            self.store.set(SCOPE_RECORDS, &record.worktree_id, stored(&record)?).await?;
-            fresh.records.insert(record.worktree_id.clone(), record);
+    /// Stores again what memory had newer than the store, and deletes what this process had deleted.
+    async fn write_back(&self, newer: Memory, stale: Vec<Record>) -> Result<()> {
+        for record in newer.records.into_values() {
+            let guard = self.lock(&record.repo_key).await?;
+            // Somebody may have written it meanwhile; memory then has what counts.
+            if let Ok(current) = self.record(&record.worktree_id) {
+                self.put_record(&guard, current).await?;
+            }
         }
-        for job in jobs {
-            self.store.set(SCOPE_JOBS, &job.job_id, stored(&job)?).await?;
-            fresh.jobs.insert(job.job_id.clone(), job);
+        for job in newer.jobs.into_values() {
+            if let Some(current) = self.job(&job.job_id) {
+                self.put_job(current).await?;
+            }
         }
-        for (worktree_id, job_id) in active {
-            if let Entry::Vacant(vacant) = fresh.active.entry(worktree_id) {
-                self.store.set(SCOPE_ACTIVE, vacant.key(), Value::String(job_id.clone())).await?;
-                vacant.insert(job_id);
+        for (worktree_id, job_id) in newer.active {
+            let Some(job) = self.job(&job_id) else { continue };
+            let guard = self.lock(&job.repo_key).await?;
+            if self.live_job(&worktree_id).is_some_and(|live| live.job_id == job_id) {
+                self.set_live_job(&guard, &worktree_id, Some(&job_id)).await?;
+            }
+        }
+        for record in stale {
+            let guard = self.lock(&record.repo_key).await?;
+            if !self.knows(&record.worktree_id) {
+                self.delete_record(&guard, &record.worktree_id).await?;
             }
         }
         Ok(())
+    }
+
+    /// Looks at a change in the store that this process may not have made: `value` is what the store says is under
+    /// `key` now. What is stored at this moment is read again before it is taken over, since news of older writes may
+    /// arrive late.
+    ///
+    /// # Errors
+    /// `W300` when the store cannot be reached.
+    pub async fn changed_outside(&self, scope: &str, key: &str, value: &Value) -> Result<Outside> {
+        if self.is_echo(scope, key, value) || self.holds(scope, key, value) {
+            return Ok(Outside::Known);
+        }
+        let _alone = self.loading.write().await;
+        let stored = self.store.get(scope, key).await?.unwrap_or(Value::Null);
+        if self.holds(scope, key, &stored) {
+            return Ok(Outside::Known);
+        }
+        tracing::warn!(scope, key, "somebody else wrote to the registry; it was taken over");
+        Ok(self.write(|memory| memory.take_over(scope, key, &stored)))
+    }
+
+    /// Whether memory has exactly this value (null: nothing) under the key.
+    fn holds(&self, scope: &str, key: &str, value: &Value) -> bool {
+        let ours = self.read(|memory| match scope {
+            SCOPE_RECORDS => memory.records.get(key).map(stored),
+            SCOPE_JOBS => memory.jobs.get(key).map(stored),
+            _ => memory.active.get(key).map(stored),
+        });
+        match ours {
+            Some(Ok(ours)) => ours == *value,
+            Some(Err(_)) => false,
+            None => value.is_null() && !self.knows(key),
+        }
     }
 
     /// Waits for the turn of this caller and takes the right to write the records of a repository.
@@ -188,6 +277,20 @@ impl Registry {
         jobs
     }
 
+    /// The jobs that ended before `before_ms`, but for the last one of a worktree that still has a record.
+    #[must_use]
+    pub fn forgettable_jobs(&self, before_ms: i64) -> Vec<Job> {
+        let mut jobs: Vec<Job> = self.read(|memory| {
+            let old = memory.jobs.values().filter(|job| job.done && job.updated_at < before_ms);
+            old.cloned().collect()
+        });
+        jobs.retain(|job| {
+            !self.knows(&job.worktree_id)
+                || self.last_job(&job.worktree_id).is_some_and(|last| last.job_id != job.job_id)
+        });
+        jobs
+    }
+
     /// The job that is queued or running for a worktree.
     #[must_use]
     pub fn live_job(&self, worktree_id: &str) -> Option<Job> {
@@ -212,14 +315,24 @@ impl Registry {
         self.read(|memory| memory.unreadable.values().cloned().collect())
     }
 
-    /// Stores a record.
+    /// Stores a record; the marker of its worktree follows, where there is one.
     ///
     /// # Errors
     /// `W300` when the store refuses; nothing has changed then.
     pub async fn put_record(&self, _permit: &RepoGuard, record: Record) -> Result<()> {
         let _shared = self.loading.read().await;
-        self.store.set(SCOPE_RECORDS, &record.worktree_id, stored(&record)?).await?;
-        self.write(|memory| memory.records.insert(record.worktree_id.clone(), record));
+        self.set(SCOPE_RECORDS, &record.worktree_id, stored(&record)?).await?;
+        self.write(|memory| {
+            memory.deleted.retain(|deleted| deleted.worktree_id != record.worktree_id);
+            memory.records.insert(record.worktree_id.clone(), record.clone())
+        });
+        // The store is the truth: a marker that cannot follow is only older than it could be.
+        let followed = tokio::task::spawn_blocking(move || marker::follow(&record)).await;
+        match followed {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(code = %error.code, %error, "a marker did not follow its record"),
+            Err(error) => tracing::warn!(%error, "a marker did not follow its record"),
+        }
         Ok(())
     }
 
@@ -232,8 +345,14 @@ impl Registry {
         let _shared = self.loading.read().await;
         let before = self.record(worktree_id)?;
         let value = self.store.increment(SCOPE_RECORDS, worktree_id, "fence").await?;
+        self.expect_echo(SCOPE_RECORDS, worktree_id, &value);
         if value.get("worktree_id").is_none() {
-            // The increment made an object out of nothing: the record was deleted behind our back.
+            // The increment made an object out of nothing: the store has lost the record, or it was deleted behind our
+            // back. A worktree that is there keeps its record.
+            if inspect::lifecycle_now(&before) != Lifecycle::Orphaned {
+                self.set(SCOPE_RECORDS, worktree_id, stored(&before)?).await?;
+                return Ok(None);
+            }
             self.store.delete(SCOPE_RECORDS, worktree_id).await?;
             self.write(|memory| memory.records.remove(worktree_id));
             return Err(self.record(worktree_id).err().unwrap_or_else(|| {
@@ -254,7 +373,11 @@ impl Registry {
     pub async fn delete_record(&self, _permit: &RepoGuard, worktree_id: &str) -> Result<()> {
         let _shared = self.loading.read().await;
         self.store.delete(SCOPE_RECORDS, worktree_id).await?;
-        self.write(|memory| memory.records.remove(worktree_id));
+        self.write(|memory| {
+            if let Some(record) = memory.records.remove(worktree_id) {
+                memory.remember_deleted(record);
+            }
+        });
         Ok(())
     }
 
@@ -265,12 +388,12 @@ impl Registry {
     /// `W300` when the store refuses; nothing has changed then.
     pub async fn put_job(&self, job: Job) -> Result<()> {
         let _shared = self.loading.read().await;
-        self.store.set(SCOPE_JOBS, &job.job_id, stored(&job)?).await?;
+        self.set(SCOPE_JOBS, &job.job_id, stored(&job)?).await?;
         self.write(|memory| memory.jobs.insert(job.job_id.clone(), job));
         Ok(())
     }
 
-    /// Forgets a job that was never queued.
+    /// Forgets a job that was never queued, or that ended long ago.
     ///
     /// # Errors
     /// `W300` when the store refuses; nothing has changed then.
@@ -289,7 +412,7 @@ impl Registry {
         let _shared = self.loading.read().await;
         match job_id {
             Some(job_id) => {
-                self.store.set(SCOPE_ACTIVE, worktree_id, Value::String(job_id.to_owned())).await?;
+                self.set(SCOPE_ACTIVE, worktree_id, Value::String(job_id.to_owned())).await?;
                 self.write(|memory| memory.active.insert(worktree_id.to_owned(), job_id.to_owned()));
             }
             None => {
@@ -302,6 +425,81 @@ impl Registry {
 }
 
 impl Memory {
+    /// Takes from `ours` what is newer than what is here, or not here at all; tells what that was.
+    fn merge(&mut self, ours: Memory) -> Memory {
+        let mut newer = Memory::default();
+        for (id, record) in ours.records {
+            let theirs = self.records.get(&id);
+            if theirs.is_none_or(|theirs| theirs.age() < record.age()) && !self.unreadable.contains_key(&id) {
+                newer.records.insert(id.clone(), record.clone());
+                self.records.insert(id, record);
+            }
+        }
+        for (id, job) in ours.jobs {
+            if self.jobs.get(&id).is_none_or(|theirs| theirs.updated_at < job.updated_at) {
+                newer.jobs.insert(id.clone(), job.clone());
+                self.jobs.insert(id, job);
+            }
+        }
+        for (worktree_id, job_id) in ours.active {
+            if let Entry::Vacant(vacant) = self.active.entry(worktree_id) {
+                newer.active.insert(vacant.key().clone(), job_id.clone());
+                vacant.insert(job_id);
+            }
+        }
+        self.deleted = ours.deleted;
+        newer
+    }
+
+    /// Takes out the records that this process had deleted and that the store has again, unchanged.
+    fn take_deleted(&mut self) -> Vec<Record> {
+        let back = |record: &Record| self.records.get(&record.worktree_id).is_some_and(|now| now.age() <= record.age());
+        let stale: Vec<Record> = self.deleted.iter().filter(|record| back(record)).cloned().collect();
+        for record in &stale {
+            self.records.remove(&record.worktree_id);
+        }
+        stale
+    }
+
+    fn remember_deleted(&mut self, record: Record) {
+        if self.deleted.len() == DELETED {
+            self.deleted.pop_front();
+        }
+        self.deleted.push_back(record);
+    }
+
+    /// Puts what somebody else stored in the place of what is here.
+    fn take_over(&mut self, scope: &str, key: &str, value: &Value) -> Outside {
+        self.unreadable.remove(key);
+        match scope {
+            SCOPE_RECORDS if value.is_null() => {
+                self.records.remove(key);
+                return Outside::RecordGone;
+            }
+            SCOPE_RECORDS => match Record::from_value(value) {
+                Ok(record) if record.worktree_id == key => drop(self.records.insert(key.to_owned(), record)),
+                Ok(record) => {
+                    let why = format!("under the key {key} lies the record of {}", record.worktree_id);
+                    self.records.remove(key);
+                    self.unreadable.insert(key.to_owned(), Error::new(Code::RecordUnreadable, why));
+                }
+                Err(error) => {
+                    self.records.remove(key);
+                    self.unreadable.insert(key.to_owned(), error);
+                }
+            },
+            SCOPE_JOBS => match Job::from_value(value) {
+                Ok(job) if job.job_id == key => drop(self.jobs.insert(key.to_owned(), job)),
+                _ => drop(self.jobs.remove(key)),
+            },
+            _ => match value.as_str() {
+                Some(job_id) => drop(self.active.insert(key.to_owned(), job_id.to_owned())),
+                None => drop(self.active.remove(key)),
+            },
+        }
+        Outside::TakenOver
+    }
+
     fn note_unreadable(&mut self, value: &Value, id_field: &str, error: Error) {
         tracing::warn!(%error, "a stored value was left alone");
         let id = value.get(id_field).and_then(Value::as_str).unwrap_or("?").to_owned();

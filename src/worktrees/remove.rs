@@ -13,13 +13,17 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+pub use super::branch::{backup, backup_ref, branch_ref, delete_branch};
+pub use super::discard::{discard_tree, drop_entry};
 use super::marker::{self, Identity};
 use super::repo_lock::RepoGuard;
-use super::unsaved_work::{self, UnsavedWork};
-use super::{Context, inspect, open_files, request, trash};
-use crate::git::admin::{self, AdminEntry};
-use crate::git::{Expected, RefUpdate, Repo, Sha, Tree};
+use super::unsaved_work::{self, Cleared};
+use super::{Context, open_files, request};
+use crate::audit::{Action, Event as Audit};
+use crate::git::Tree;
+use crate::git::admin::AdminEntry;
 use crate::model::event::Event;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -51,7 +55,7 @@ pub struct Response {
 /// Removes a worktree.
 ///
 /// # Errors
-/// `W001`, `W500`, `W501`, `W200`, `W401` while a land is live, `W202`, `W220`, `W221`, `W222`, `W300`, and what git
+/// `W001`, `W500`, `W501`, `W200`, `W401` while a land is live, `W202`, `W220`, `W221`, `W222`, `W300`, `W600`, and what git
 /// reports. After any of them the worktree is as it was, or the same call finishes the job.
 pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     request::require_text("worktree_id", &request.worktree_id)?;
@@ -77,7 +81,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
 
 /// What a judgement found: the worktree with its work, or only what is left of it.
 enum Judged {
-    Present { tree: Tree, entry: AdminEntry, work: UnsavedWork },
+    Present { tree: Tree, entry: AdminEntry, cleared: Cleared },
     Gone(Option<AdminEntry>),
 }
 
@@ -98,11 +102,12 @@ async fn judge(ctx: &Context, record: &Record, force: bool) -> Result<Judged> {
         Identity::DirectoryGone(entry) => return Ok(Judged::Gone(entry)),
     };
     let work = unsaved_work::judge(record, &tree).await;
-    if !force {
-        work.refuse(record)?;
-        require_idle(record).await?;
+    if force {
+        return Ok(Judged::Present { tree, entry, cleared: work.clear_forced() });
     }
-    Ok(Judged::Present { tree, entry, work })
+    let cleared = work.clear(record)?;
+    require_idle(record).await?;
+    Ok(Judged::Present { tree, entry, cleared })
 }
 
 /// Refuses while a process works in the worktree.
@@ -134,139 +139,30 @@ async fn take_away(
     force: bool,
     delete_branch: bool,
 ) -> Result<bool> {
-    let (head, landed) = match judged {
-        Judged::Present { tree, entry, work } => {
-            discard_tree(ctx, record, &tree, &entry, force).await?;
-            (work.head.clone(), work.not_landed == 0 && work.unknown.is_empty())
+    match judged {
+        Judged::Present { tree, entry, cleared } => {
+            let details = json!({"delete_branch": delete_branch});
+            discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Remove, details).await?;
         }
-        Judged::Gone(entry) => {
-            if let Some(entry) = entry {
-                drop_entry(record, &entry)?;
-            }
-            (None, false)
-        }
-    };
-    let branch_deleted = delete_branch && self::delete_branch(ctx, record, head.as_ref(), landed, force).await;
+        Judged::Gone(entry) => reconcile(ctx, record, entry.as_ref()).await?,
+    }
+    let branch_deleted = delete_branch && self::delete_branch(ctx, record, force).await;
     ctx.registry.set_live_job(guard, &record.worktree_id, None).await?;
     ctx.registry.delete_record(guard, &record.worktree_id).await?;
     Ok(branch_deleted)
 }
 
-/// Renames the directory of a worktree into the trash, drops its admin entry, and deletes it in the background.
+/// Drops what is left of a worktree whose directory is gone: git's entry. The record is the caller's to delete.
 ///
 /// # Errors
-/// `W102` when neither the rename nor git's own removal works; the worktree is then as it was.
-pub async fn discard_tree(
-    ctx: &Arc<Context>,
-    record: &Record,
-    tree: &Tree,
-    entry: &AdminEntry,
-    force: bool,
-) -> Result<()> {
-    match trash::discard(&ctx.settings().root, tree.root(), &record.worktree_id, ctx.now()) {
-        Ok(place) => {
-            drop_entry(record, entry)?;
-            ctx.background.spawn(async move {
-                let deleted = tokio::task::spawn_blocking(move || (trash::delete(&place), place)).await;
-                if let Ok((Err(error), place)) = deleted {
-                    tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
-                }
-            });
-            Ok(())
-        }
-        Err(error) => {
-            tracing::warn!(worktree = record.worktree_id, %error, "no rename into the trash; git removes it in place");
-            let unlock = admin::unlock(entry);
-            unlock.map_err(|error| Error::new(Code::GitFailed, format!("unlocking {}: {error}", record.path)))?;
-            tree.remove(force).await.map_err(Error::from)
-        }
-    }
-}
-
-/// Drops the admin entry of a worktree whose directory is gone.
-///
-/// # Errors
-/// `W102` when it cannot be dropped.
-pub fn drop_entry(record: &Record, entry: &AdminEntry) -> Result<()> {
-    admin::drop_entry(Path::new(&record.repo_key), entry).map_err(|error| {
-        Error::new(
-            Code::GitFailed,
-            format!(
-                "the directory of {} is in the trash, but git's entry {} could not be dropped: {error}; call remove again",
-                record.worktree_id,
-                entry.dir.display()
-            ),
-        )
-    })
-}
-
-/// Deletes the branch of a worktree that is gone, by compare-and-swap: the judged commit (`head`, which has `landed` or
-/// not), or whatever it is at when the target contains that. With `force` also what has not landed, kept in the backup
-/// ref. Failing to is an outcome, not an error: the worktree is gone already.
-pub async fn delete_branch(ctx: &Context, record: &Record, head: Option<&Sha>, landed: bool, force: bool) -> bool {
-    match try_delete(ctx, record, head, landed, force).await {
-        Ok(deleted) => deleted,
-        Err(error) => {
-            tracing::warn!(worktree = record.worktree_id, branch = record.branch, %error, "the branch stays");
-            false
-        }
-    }
-}
-
-async fn try_delete(ctx: &Context, record: &Record, head: Option<&Sha>, landed: bool, force: bool) -> Result<bool> {
+/// `W600` when the audit log cannot tell of it, `W102` when the entry cannot be dropped.
+pub async fn reconcile(ctx: &Context, record: &Record, entry: Option<&AdminEntry>) -> Result<()> {
     let repo = ctx.git().repo(Path::new(&record.repo_key));
-    let Some(tip) = repo.branch_sha(&record.branch).await? else { return Ok(false) };
-    if repo.worktrees().await?.iter().any(|other| other.branch.as_deref() == Some(&record.branch)) {
-        tracing::warn!(worktree = record.worktree_id, branch = record.branch, "checked out elsewhere, so it stays");
-        return Ok(false);
-    }
-    // The judgement was about the commit that was checked out; another tip is judged for itself.
-    let safe = match head {
-        Some(head) if *head == tip => landed,
-        _ => tip.as_str() == record.base_sha || inspect::integration(&repo, record, &tip).await?.is_some(),
-    };
-    if !safe && !force {
-        tracing::warn!(
-            worktree = record.worktree_id,
-            branch = record.branch,
-            "not contained in its target, so it stays"
-        );
-        return Ok(false);
-    }
-    if !safe {
-        backup(&repo, record, &tip).await?;
-    }
-    Ok(matches!(repo.delete_ref(&branch_ref(&record.branch), &tip).await?, RefUpdate::Done))
-}
-
-/// The full name of a branch.
-#[must_use]
-pub fn branch_ref(branch: &str) -> String {
-    format!("refs/heads/{branch}")
-}
-
-/// Where the last tip of a worktree's branch is kept.
-#[must_use]
-pub fn backup_ref(worktree_id: &str) -> String {
-    format!("refs/iii/wt-backup/{worktree_id}")
-}
-
-/// Points the backup ref of a worktree at `tip`, whatever it pointed at before.
-///
-/// # Errors
-/// What git reports, also when the ref moves under this call.
-pub async fn backup(repo: &Repo, record: &Record, tip: &Sha) -> Result<()> {
-    let name = backup_ref(&record.worktree_id);
-    let expected = match repo.resolve_commit(&name).await? {
-        Some(old) if old == *tip => return Ok(()),
-        Some(old) => Expected::Is(old),
-        None => Expected::Absent,
-    };
-    match repo.update_ref(&name, tip, expected, "worktree: keep the last tip").await? {
-        RefUpdate::Done => Ok(()),
-        RefUpdate::Lost { .. } => Err(Error::new(
-            Code::GitFailed,
-            format!("the backup ref {name} moved while it was being written; repeat the call"),
-        )),
-    }
+    let tip = repo.branch_sha(&record.branch).await.ok().flatten();
+    let details = json!({
+        "path": record.path, "branch": record.branch, "head_sha": tip, "entry": entry.map(|entry| &entry.dir),
+        "session_id": record.session_id,
+    });
+    ctx.audit(Audit::new(Action::Reconcile, details).about(&record.worktree_id, &record.repo_key)).await?;
+    entry.map_or(Ok(()), |entry| drop_entry(record, entry))
 }

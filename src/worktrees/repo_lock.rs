@@ -10,14 +10,16 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
-use std::path::Path;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
+use crate::model::clock::{Clock as _, SystemClock};
 use crate::model::{Code, Error, Result};
 
 /// Name of the lock file in the common directory.
@@ -82,13 +84,20 @@ pub async fn lock_file(common_dir: &Path, name: &str, wait: Duration) -> Result<
     let mut pause = FIRST_PAUSE;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
+            Ok(()) => {
+                // Only for people who look who holds it; the lock itself is the system's.
+                if let Err(error) = Holder::here().note_in(&file) {
+                    tracing::debug!(%error, path = %path.display(), "the holder of the lock was not noted");
+                }
+                return Ok(Some(file));
+            }
             Err(TryLockError::Error(error)) => {
                 return Err(refuse(format!("the lock {} cannot be taken: {error}", path.display())));
             }
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                 return Err(refuse(format!(
-                    "another process has held the lock {} for {} s; see who does (lsof or fuser), then repeat the call",
+                    "another process{} has held the lock {} for {} s; let it end, then repeat the call",
+                    Holder::noted_in(&path).map_or_else(String::new, |holder| format!(" (pid {})", holder.pid)),
                     path.display(),
                     wait.as_secs()
                 )));
@@ -99,6 +108,97 @@ pub async fn lock_file(common_dir: &Path, name: &str, wait: Duration) -> Result<
             }
         }
     }
+}
+
+/// Who took a lock last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process.
+    pub pid: u32,
+    /// When it took the lock, in milliseconds since the epoch.
+    pub since: i64,
+}
+
+impl Holder {
+    fn here() -> Self {
+        Holder { pid: std::process::id(), since: SystemClock.now_ms() }
+    }
+
+    fn note_in(&self, mut file: &File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&serde_json::to_vec(self)?)
+    }
+
+    fn noted_in(path: &Path) -> Option<Self> {
+        let mut text = String::new();
+        File::open(path).ok()?.take(1024).read_to_string(&mut text).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// What a lock looks like from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LockState {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether a process holds it right now.
+    pub held: bool,
+    /// Who took it last; that one holds it when it is held.
+    pub holder: Option<Holder>,
+    /// Whether that process lives.
+    pub holder_alive: bool,
+}
+
+/// Looks at a lock of the repository without waiting for it.
+///
+/// # Errors
+/// `W300` when the file cannot be opened.
+pub fn look(common_dir: &Path, name: &str) -> Result<LockState> {
+    let path = common_dir.join(name);
+    let refuse = |error: io::Error| Error::new(Code::StateUnreachable, format!("the lock {}: {error}", path.display()));
+    let held = match File::open(&path) {
+        Ok(file) => match file.try_lock_shared() {
+            Ok(()) => false,
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Error(error)) => return Err(refuse(error)),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(refuse(error)),
+    };
+    let holder = Holder::noted_in(&path);
+    let holder_alive = holder.as_ref().is_some_and(|holder| is_alive(holder.pid));
+    Ok(LockState { path, held, holder, holder_alive })
+}
+
+/// Takes away the note of a process that does not hold the lock any more. The lock itself needs no help: it ends with
+/// its holder. `false` when somebody holds it, or nothing was noted.
+///
+/// # Errors
+/// `W300` when the file cannot be opened or written.
+pub fn clear_note(common_dir: &Path, name: &str) -> Result<bool> {
+    let path = common_dir.join(name);
+    let refuse = |error: io::Error| Error::new(Code::StateUnreachable, format!("the lock {}: {error}", path.display()));
+    let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(refuse(error)),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(false),
+        Err(TryLockError::Error(error)) => return Err(refuse(error)),
+    }
+    let noted = Holder::noted_in(&path).is_some();
+    file.set_len(0).map_err(refuse)?;
+    Ok(noted)
+}
+
+/// Whether a process of this id exists; also when it is somebody else's.
+fn is_alive(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return false };
+    let asked = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
+    matches!(asked, Ok(()) | Err(nix::errno::Errno::EPERM))
 }
 
 #[cfg(test)]
@@ -118,9 +218,28 @@ mod tests {
         };
         let refused = lock_file(dir.path(), LOCK_FILE, Duration::from_millis(5)).await.unwrap_err();
         assert_eq!(refused.code, Code::StateUnreachable);
+        assert!(refused.message.contains(&format!("pid {}", std::process::id())), "{refused}");
         assert!(!waiting.is_finished());
         drop(held);
         assert_eq!(waiting.await.unwrap().unwrap(), key);
+    }
+
+    #[tokio::test]
+    async fn who_holds_a_lock_can_be_seen_and_an_old_note_be_cleared() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = RepoLocks::default();
+        assert_eq!(look(dir.path(), LOCK_FILE).unwrap().holder, None);
+        let held = locks.lock(dir.path().to_str().unwrap()).await.unwrap();
+        let seen = look(dir.path(), LOCK_FILE).unwrap();
+        assert!(seen.held && seen.holder_alive);
+        assert_eq!(seen.holder.unwrap().pid, std::process::id());
+        assert!(!clear_note(dir.path(), LOCK_FILE).unwrap(), "it is held");
+        drop(held);
+        let seen = look(dir.path(), LOCK_FILE).unwrap();
+        assert!(!seen.held && seen.holder.is_some());
+        assert!(clear_note(dir.path(), LOCK_FILE).unwrap());
+        assert_eq!(look(dir.path(), LOCK_FILE).unwrap().holder, None);
+        assert!(!is_alive(u32::MAX));
     }
 
     #[tokio::test]

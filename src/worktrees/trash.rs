@@ -8,6 +8,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::model::id::is_worktree_id;
@@ -22,11 +23,12 @@ pub fn parse_name(name: &OsStr) -> Option<(&str, i64)> {
     if is_worktree_id(id) { Some((id, seconds.parse().ok()?)) } else { None }
 }
 
-/// Renames `path` into the trash and returns where it lies now. A name that is taken gets the next second.
+/// Where the directory of a worktree will lie in the trash: a name that is free. A name that is taken gets the next
+/// second.
 ///
 /// # Errors
-/// The error of the rename; the directory is then where it was. Also when `worktree_id` has not the form of one.
-pub fn discard(root: &Path, path: &Path, worktree_id: &str, now_ms: i64) -> io::Result<PathBuf> {
+/// When the trash cannot be made, or `worktree_id` has not the form of one.
+pub fn place(root: &Path, worktree_id: &str, now_ms: i64) -> io::Result<PathBuf> {
     if !is_worktree_id(worktree_id) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("`{worktree_id}` is no worktree id")));
     }
@@ -36,24 +38,59 @@ pub fn discard(root: &Path, path: &Path, worktree_id: &str, now_ms: i64) -> io::
     loop {
         let place = trash.join(format!("{worktree_id}-{second}"));
         if place.symlink_metadata().is_err() {
-            std::fs::rename(path, &place)?;
             return Ok(place);
         }
         second += 1;
     }
 }
 
+/// Renames `path` to its place in the trash.
+///
+/// # Errors
+/// The error of the rename; the directory is then where it was.
+pub fn discard(path: &Path, place: &Path) -> io::Result<()> {
+    std::fs::rename(path, place)
+}
+
 /// Deletes one entry of the trash. Blocking; a link in the place of the entry is unlinked, not followed.
 ///
 /// # Errors
-/// The first thing that could not be deleted; the rest stays for the next sweep.
+/// The first thing that could not be deleted; the rest stays for the next sweep. What is gone already is no error.
 pub fn delete(place: &Path) -> io::Result<()> {
     let in_trash = place.parent().and_then(Path::file_name) == Some(OsStr::new(TRASH));
     if !in_trash || place.file_name().and_then(parse_name).is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no trash of ours", place.display())));
     }
-    let found = place.symlink_metadata()?;
-    if found.is_dir() { std::fs::remove_dir_all(place) } else { std::fs::remove_file(place) }
+    let found = match place.symlink_metadata() {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.is_dir() {
+        return std::fs::remove_file(place);
+    }
+    match std::fs::remove_dir_all(place) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            // Caches of packages are often read-only, directories included.
+            make_writable(place)?;
+            std::fs::remove_dir_all(place)
+        }
+        other => other,
+    }
+}
+
+/// Lets the owner write to every directory at and below `dir`. Links are left alone.
+fn make_writable(dir: &Path) -> io::Result<()> {
+    let mut permissions = dir.symlink_metadata()?.permissions();
+    permissions.set_mode(permissions.mode() | 0o700);
+    std::fs::set_permissions(dir, permissions)?;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_writable(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -71,7 +108,7 @@ mod tests {
         let outside = root.path().join(format!("{ID}-1"));
         std::fs::create_dir_all(&outside).unwrap();
         assert!(delete(&outside).is_err());
-        assert!(discard(root.path(), &outside, "../x", 0).is_err());
+        assert!(place(root.path(), "../x", 0).is_err());
         assert!(foreign.exists() && outside.exists());
     }
 
@@ -84,7 +121,8 @@ mod tests {
             let path = root.path().join("tree");
             std::fs::create_dir(&path).unwrap();
             std::os::unix::fs::symlink(&precious, path.join("link")).unwrap();
-            let place = discard(root.path(), &path, ID, at).unwrap();
+            let place = place(root.path(), ID, at).unwrap();
+            discard(&path, &place).unwrap();
             assert!(place.ends_with(format!("{ID}-{expected}")), "{}", place.display());
             if expected == "8" {
                 delete(&place).unwrap();

@@ -1,10 +1,13 @@
-//! The one predicate that every path that can delete a worktree asks: what would be lost?
+//! The one predicate that every path that can delete asks: what would be lost?
 //!
 //! Ignored files never count: they can be made again. Everything that cannot be told counts as work.
 //!
 //! Invariants
-//! 1. There is no second judgement of this kind: remove, prune and the end of a land all call [`judge`].
+//! 1. There is no second judgement of this kind: only this module makes a [`Cleared`], and nothing takes a directory
+//!    away without one.
 //! 2. A probe that fails adds to `unknown`, and `unknown` keeps.
+//! 3. A branch goes only when its tip is integrated in its target, or contained in another branch, tag or
+//!    remote-tracking ref ([`branch_kept_by`]).
 
 use crate::git::{Operation, Repo, Sha, Tree};
 use crate::model::record::Record;
@@ -18,16 +21,43 @@ pub struct UnsavedWork {
     pub changed: u64,
     /// Untracked files that are not ignored.
     pub untracked: u64,
+    /// Changed files that git was told to take for unchanged (assume-unchanged, skip-worktree).
+    pub hidden: u64,
     /// Commits since the base that the target does not contain.
     pub not_landed: u64,
-    /// Commits that are on no remote-tracking branch.
+    /// Those of them that are on no remote-tracking branch.
     pub on_no_remote: u64,
+    /// Commits in repositories of submodules that are on no remote of theirs.
+    pub in_submodules: u64,
     /// A git operation that is open.
     pub operation: Option<Operation>,
     /// The commit that was judged.
     pub head: Option<Sha>,
+    /// The branch that is checked out; none when HEAD is detached.
+    pub branch: Option<String>,
     /// Probes that failed, in words.
     pub unknown: Vec<String>,
+}
+
+/// The permission to take a worktree away. Only a judgement makes one.
+#[derive(Debug)]
+pub struct Cleared {
+    work: Box<UnsavedWork>,
+    forced: bool,
+}
+
+impl Cleared {
+    /// What was judged.
+    #[must_use]
+    pub fn work(&self) -> &UnsavedWork {
+        &self.work
+    }
+
+    /// Whether the caller decided to lose what there is.
+    #[must_use]
+    pub fn forced(&self) -> bool {
+        self.forced
+    }
 }
 
 /// Judges a worktree.
@@ -38,19 +68,39 @@ pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
             work.changed = status.staged + status.unstaged + status.conflicted;
             work.untracked = status.untracked;
             work.head = status.head;
+            work.branch = status.branch;
         }
         Err(error) => work.unknown.push(format!("git status: {error}")),
     }
+    match tree.hidden_changes().await {
+        Ok(hidden) => work.hidden = u64::try_from(hidden.len()).unwrap_or(u64::MAX),
+        Err(error) => work.unknown.push(format!("changes that git was told not to look at: {error}")),
+    }
+    judge_submodules(tree, &mut work).await;
     let Some(head) = work.head.clone() else { return work };
     judge_commits(record, tree, &head, &mut work).await;
     work
+}
+
+/// Counts what was committed in submodules and never pushed: their repositories go with the worktree.
+async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
+    let repos = match tree.submodule_repos().await {
+        Ok(repos) => repos,
+        Err(error) => return work.unknown.push(format!("the repositories of submodules: {error}")),
+    };
+    for repo in repos {
+        match repo.commits_on_no_remote().await {
+            Ok(count) => work.in_submodules += count,
+            Err(error) => work.unknown.push(format!("commits in {}: {error}", repo.common_dir().display())),
+        }
+    }
 }
 
 async fn judge_commits(record: &Record, tree: &Tree, head: &Sha, work: &mut UnsavedWork) {
     let repo = tree.repo();
     match record.base_sha.parse::<Sha>() {
         Ok(base) => match repo.ahead_behind(head, &base).await {
-            Ok((0, _)) => {}
+            Ok((0, _)) => judge_detached(&repo, head, work).await,
             Ok((ahead, _)) => match inspect::integration(&repo, record, head).await {
                 Ok(Some(_)) => {}
                 Ok(None) => count_commits(record, &repo, head, &base, work).await,
@@ -62,6 +112,22 @@ async fn judge_commits(record: &Record, tree: &Tree, head: &Sha, work: &mut Unsa
             Err(error) => work.unknown.push(format!("commits since the base: {error}")),
         },
         Err(error) => work.unknown.push(format!("the recorded base: {error}")),
+    }
+}
+
+/// A commit that is checked out without a branch, and that no ref contains (its base may have been deleted), would be
+/// lost with the worktree even though it is not ahead of anything.
+async fn judge_detached(repo: &Repo, head: &Sha, work: &mut UnsavedWork) {
+    if work.branch.is_some() {
+        return;
+    }
+    match repo.refs_containing(head).await {
+        Ok(refs) if refs.is_empty() => {
+            work.not_landed = 1;
+            work.on_no_remote = 1;
+        }
+        Ok(_) => {}
+        Err(error) => work.unknown.push(format!("which refs contain the commit: {error}")),
     }
 }
 
@@ -83,6 +149,21 @@ async fn count_commits(record: &Record, repo: &Repo, head: &Sha, base: &Sha, wor
     }
 }
 
+/// What keeps the commits of a branch when the branch goes: how its tip `tip` is integrated in the target, or the ref
+/// that contains it. `None`: nothing does, so the branch must stay.
+///
+/// Backup refs do not count: they expire.
+///
+/// # Errors
+/// What git reports when it cannot be told; the branch must stay then, too.
+pub async fn branch_kept_by(repo: &Repo, record: &Record, tip: &Sha) -> Result<Option<String>> {
+    if let Some(reason) = inspect::integration(repo, record, tip).await? {
+        return Ok(Some(reason.as_str().to_owned()));
+    }
+    let own = super::branch::branch_ref(&record.branch);
+    Ok(repo.refs_containing(tip).await?.into_iter().find(|name| *name != own))
+}
+
 fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -97,7 +178,54 @@ impl UnsavedWork {
     /// Whether the working tree holds nothing that is not committed.
     #[must_use]
     pub fn is_tidy(&self) -> bool {
-        self.changed == 0 && self.untracked == 0 && self.operation.is_none() && self.unknown.is_empty()
+        self.changed == 0
+            && self.untracked == 0
+            && self.hidden == 0
+            && self.in_submodules == 0
+            && self.operation.is_none()
+            && self.unknown.is_empty()
+    }
+
+    /// Clears a worktree that holds nothing unsaved.
+    ///
+    /// # Errors
+    /// `W220` for uncommitted work, an open operation or anything unknown; `W221` for commits that have not landed.
+    pub fn clear(self, record: &Record) -> Result<Cleared> {
+        self.refuse(record)?;
+        Ok(Cleared { work: Box::new(self), forced: false })
+    }
+
+    /// Clears a worktree whose branch has landed as `merged`, when nothing came after that.
+    ///
+    /// # Errors
+    /// What came after it, in words.
+    pub fn clear_landed(self, merged: &Sha) -> Result<Cleared, String> {
+        if !self.is_tidy() {
+            return Err(self.describe());
+        }
+        if self.head.as_ref() != Some(merged) {
+            return Err("new commits since the gate".to_owned());
+        }
+        Ok(Cleared { work: Box::new(self), forced: false })
+    }
+
+    /// Clears a worktree whose create was cut off, when nobody has added anything. A checkout that was cut off shows its
+    /// missing files as changes; those do not count.
+    ///
+    /// # Errors
+    /// What it holds, in words.
+    pub fn clear_unfinished(self) -> Result<Cleared, String> {
+        let added = self.untracked + self.hidden + self.not_landed + self.in_submodules;
+        if added > 0 || self.operation.is_some() || !self.unknown.is_empty() {
+            return Err(self.describe());
+        }
+        Ok(Cleared { work: Box::new(self), forced: false })
+    }
+
+    /// Clears a worktree whatever it holds, because the caller decided so.
+    #[must_use]
+    pub fn clear_forced(self) -> Cleared {
+        Cleared { work: Box::new(self), forced: true }
     }
 
     /// What there is, in words: `3 uncommitted files, 2 commits not landed`.
@@ -108,6 +236,14 @@ impl UnsavedWork {
             let all = counted(self.changed + self.untracked, "uncommitted file", "uncommitted files");
             let untracked = if self.untracked > 0 { format!(" ({} untracked)", self.untracked) } else { String::new() };
             parts.push(format!("{all}{untracked}"));
+        }
+        if self.hidden > 0 {
+            let hidden = counted(self.hidden, "changed file", "changed files");
+            parts.push(format!("{hidden} that git was told not to look at"));
+        }
+        if self.in_submodules > 0 {
+            let commits = counted(self.in_submodules, "commit", "commits");
+            parts.push(format!("{commits} in submodules on no remote"));
         }
         if let Some(operation) = &self.operation {
             parts.push(format!("{operation} that is open"));
@@ -159,6 +295,12 @@ mod tests {
         let work = UnsavedWork { changed: 1, untracked: 2, not_landed: 2, on_no_remote: 1, ..UnsavedWork::default() };
         assert_eq!(work.describe(), "3 uncommitted files (2 untracked), 2 commits not landed (1 on no remote)");
         assert!(UnsavedWork::default().is_none());
+        let out_of_sight = UnsavedWork { hidden: 1, in_submodules: 2, ..UnsavedWork::default() };
+        assert!(!out_of_sight.is_tidy());
+        assert_eq!(
+            out_of_sight.describe(),
+            "1 changed file that git was told not to look at, 2 commits in submodules on no remote"
+        );
         let unknown = UnsavedWork { unknown: vec!["git status: no".to_owned()], ..UnsavedWork::default() };
         assert!(!unknown.is_none() && !unknown.is_tidy());
     }

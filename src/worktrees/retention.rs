@@ -1,0 +1,107 @@
+//! How long what was destroyed is kept: trash, backup refs, ended lands.
+//!
+//! Invariants
+//! 1. What was removed by force is not swept before `retention_hours` have passed.
+//! 2. A backup ref is swept only when no worktree, no kept directory and no land that has not ended needs it, and when
+//!    it has not moved for `retention_hours`. What cannot be told keeps.
+//! 3. Every deletion is in the audit log first.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::{Context, branch, discard, kept, rebuild, trash};
+use crate::git::Repo;
+use crate::model::Result;
+
+/// Age in seconds from which on an entry of the trash is swept that nothing keeps.
+const TRASH_AGE_S: i64 = 24 * 3600;
+/// One hour in milliseconds.
+const HOUR_MS: i64 = 3_600_000;
+
+fn retention_ms(ctx: &Context) -> i64 {
+    i64::try_from(ctx.settings().config.retention_hours).unwrap_or(i64::MAX).saturating_mul(HOUR_MS)
+}
+
+/// Deletes entries of the trash: those that were kept long enough, and those older than a day that could not be deleted
+/// when they were made, or that a crash left.
+pub async fn sweep_trash(ctx: &Context) {
+    for place in trash_entries(&ctx.settings().root.join(trash::TRASH)) {
+        let swept = match kept::read(&place) {
+            Ok(Some(kept)) if place.exists() => {
+                if ctx.now() < kept.keep_until {
+                    continue;
+                }
+                discard::delete_trash(ctx, &place, Some(&kept.record), "kept for retention_hours").await
+            }
+            Ok(_) if is_old(ctx, &place) => discard::delete_trash(ctx, &place, None, "older than a day").await,
+            Ok(_) => continue,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = swept {
+            tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
+        }
+    }
+}
+
+fn is_old(ctx: &Context, place: &Path) -> bool {
+    let second = place.file_name().and_then(trash::parse_name).map(|(_, second)| second);
+    second.is_some_and(|second| ctx.now() / 1000 - second >= TRASH_AGE_S)
+}
+
+/// Where directories lie, or lay: also places of which only what was kept beside the directory is left.
+fn trash_entries(trash: &Path) -> BTreeSet<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(trash) else { return BTreeSet::new() };
+    let place = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let stem = [".json", ".entry", ".draft"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(&name);
+        trash::parse_name(stem.as_ref()).map(|_| path.with_file_name(stem))
+    };
+    entries.flatten().filter_map(|entry| place(entry.path())).collect()
+}
+
+/// Sweeps backup refs that nothing needs any more, and lands that ended long ago.
+pub async fn sweep_rest(ctx: &Context, only: Option<&str>) {
+    if let Err(error) = forget_jobs(ctx).await {
+        tracing::warn!(code = %error.code, %error, "ended lands stay for the next sweep");
+    }
+    for repo_key in rebuild::known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
+        if let Err(error) = sweep_backups(ctx, &repo_key).await {
+            tracing::warn!(repo_key, code = %error.code, %error, "backup refs stay for the next sweep");
+        }
+    }
+}
+
+async fn forget_jobs(ctx: &Context) -> Result<()> {
+    for job in ctx.registry.forgettable_jobs(ctx.now().saturating_sub(retention_ms(ctx))) {
+        let guard = ctx.registry.lock(&job.repo_key).await?;
+        ctx.registry.delete_job(&guard, &job.job_id).await?;
+    }
+    Ok(())
+}
+
+async fn sweep_backups(ctx: &Context, repo_key: &str) -> Result<()> {
+    let repo = ctx.git().repo(Path::new(repo_key));
+    let backups = repo.refs_under(branch::BACKUPS.trim_end_matches('/')).await?;
+    if backups.is_empty() {
+        return Ok(());
+    }
+    let _guard = ctx.registry.lock(repo_key).await?;
+    let kept = kept::all(&ctx.settings().root)?;
+    let unfinished = ctx.registry.unfinished_jobs();
+    for (name, _) in backups {
+        let id = name.strip_prefix(branch::BACKUPS).unwrap_or_default();
+        let id = id.strip_suffix(".head").unwrap_or(id);
+        let needed = ctx.registry.knows(id)
+            || kept.iter().any(|(_, kept)| kept.record.worktree_id == id)
+            || unfinished.iter().any(|job| job.worktree_id == id);
+        if !needed && is_expired(ctx, &repo, &name).await? {
+            branch::drop_backup(ctx, &repo, &name, "kept for retention_hours").await?;
+        }
+    }
+    Ok(())
+}
+
+async fn is_expired(ctx: &Context, repo: &Repo, name: &str) -> Result<bool> {
+    let moved = repo.last_moved(name).await?;
+    Ok(moved.is_some_and(|second| ctx.now() - second.saturating_mul(1000) >= retention_ms(ctx)))
+}
