@@ -6,6 +6,15 @@ use super::error::GitError;
 use super::sha::Sha;
 
 impl Repo {
+    /// Whether a remote of this name is configured.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn has_remote(&self, name: &str) -> Result<bool, GitError> {
+        let names = self.command(["remote"]).run().await?.stdout()?;
+        Ok(names.split(|byte| *byte == b'\n').any(|line| line == name.as_bytes()))
+    }
+
     /// Fetches the ref `from` of a remote into `to`, both full names, and nothing else: no tags, no submodules, no
     /// other refs. `None` when the remote has no such ref.
     ///

@@ -3,11 +3,12 @@
 //! A branch is always named in full (`refs/heads/…`), because in git's short form a tag or a file of the same name
 //! comes first.
 
-use super::Repo;
 use super::branch_name;
 use super::error::GitError;
+use super::invocation::Invocation;
 use super::parse;
 use super::sha::Sha;
+use super::{Repo, Tree};
 
 /// What a ref must be for an update to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,46 +42,12 @@ impl Repo {
     /// # Errors
     /// W111 for an empty revision, a leading dash or a NUL, before git is started.
     pub async fn resolve_commit(&self, rev: &str) -> Result<Option<Sha>, GitError> {
-        let why = if rev.is_empty() {
-            Some("it is empty")
-        } else if rev.starts_with('-') {
-            Some("it begins with a dash")
-        } else if rev.contains(['\0', '\n']) {
-            Some("it holds a NUL or a line break")
-        } else {
-            None
-        };
-        if let Some(why) = why {
-            return Err(GitError::Malformed { name: rev.to_owned(), why });
-        }
-        // The mark of an excluded revision is none of a name.
-        if rev.starts_with('^') {
-            return Ok(None);
-        }
-        let word = rev.split(['~', '^', '@', ':']).next().unwrap_or(rev);
-        let is_head = word == "HEAD" || rev == "@" || ["@{", "@~", "@^"].iter().any(|start| rev.starts_with(start));
-        if !is_head
-            && !rev.starts_with("refs/")
-            && let Some(sha) = self.peel(&format!("refs/heads/{rev}"), "commit").await?
-        {
-            return Ok(Some(sha));
-        }
-        self.peel(rev, "commit").await
+        resolve(&|| self.command(REV_PARSE), rev).await
     }
 
     /// The object of this type that a revision names, or `None`.
     pub(super) async fn peel(&self, rev: &str, kind: &str) -> Result<Option<Sha>, GitError> {
-        let output = self
-            .command(["rev-parse", "--quiet", "--verify", "--end-of-options"])
-            .arg(format!("{rev}^{{{kind}}}"))
-            .offline()
-            .run()
-            .await?;
-        // 1 is the quiet "no"; 128 comes with words when the revision has a form that git cannot take.
-        if output.code == Some(1) || (output.code == Some(128) && names_nothing(&output.stderr)) {
-            return Ok(None);
-        }
-        parse::refs::one("git rev-parse", &output.stdout()?).map(Some)
+        peel(self.command(REV_PARSE), rev, kind).await
     }
 
     /// The commit of a branch, or `None`.
@@ -143,6 +110,20 @@ impl Repo {
             .expect(&[0, 128])?;
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.trim_end().strip_suffix('}').and_then(|text| text.rsplit_once("@{")?.1.parse().ok()))
+    }
+
+    /// A text that differs whenever a remote-tracking ref does.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn remotes_digest(&self) -> Result<String, GitError> {
+        let output = self
+            .command(["for-each-ref", "--format=%(refname)%00%(objectname)", "refs/remotes"])
+            .offline()
+            .run()
+            .await?;
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(output.stdout()?);
+        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The full name of an existing ref that makes a new branch of this name impossible: `feat` beside `feat/x`, both
@@ -257,6 +238,56 @@ impl Repo {
             .find(|(name, upstream)| *name == wanted && !upstream.is_empty())
             .map(|(_, upstream)| upstream.to_owned()))
     }
+}
+
+impl Tree {
+    /// [`Repo::resolve_commit`] as seen from this worktree: `HEAD`, and all that is counted from it, is its own.
+    ///
+    /// # Errors
+    /// W111 for an empty revision, a leading dash or a NUL, before git is started.
+    pub async fn resolve_commit(&self, rev: &str) -> Result<Option<Sha>, GitError> {
+        resolve(&|| self.command(REV_PARSE), rev).await
+    }
+}
+
+/// How an object is asked for.
+const REV_PARSE: [&str; 4] = ["rev-parse", "--quiet", "--verify", "--end-of-options"];
+
+async fn resolve(rev_parse: &(dyn Fn() -> Invocation + Sync), rev: &str) -> Result<Option<Sha>, GitError> {
+    let why = if rev.is_empty() {
+        Some("it is empty")
+    } else if rev.starts_with('-') {
+        Some("it begins with a dash")
+    } else if rev.contains(['\0', '\n']) {
+        Some("it holds a NUL or a line break")
+    } else {
+        None
+    };
+    if let Some(why) = why {
+        return Err(GitError::Malformed { name: rev.to_owned(), why });
+    }
+    // The mark of an excluded revision is none of a name.
+    if rev.starts_with('^') {
+        return Ok(None);
+    }
+    let word = rev.split(['~', '^', '@', ':']).next().unwrap_or(rev);
+    let is_head = word == "HEAD" || rev == "@" || ["@{", "@~", "@^"].iter().any(|start| rev.starts_with(start));
+    if !is_head
+        && !rev.starts_with("refs/")
+        && let Some(sha) = peel(rev_parse(), &format!("refs/heads/{rev}"), "commit").await?
+    {
+        return Ok(Some(sha));
+    }
+    peel(rev_parse(), rev, "commit").await
+}
+
+async fn peel(rev_parse: Invocation, rev: &str, kind: &str) -> Result<Option<Sha>, GitError> {
+    let output = rev_parse.arg(format!("{rev}^{{{kind}}}")).offline().run().await?;
+    // 1 is the quiet "no"; 128 comes with words when the revision has a form that git cannot take.
+    if output.code == Some(1) || (output.code == Some(128) && names_nothing(&output.stderr)) {
+        return Ok(None);
+    }
+    parse::refs::one("git rev-parse", &output.stdout()?).map(Some)
 }
 
 /// The short name of a branch from the output of `symbolic-ref`.

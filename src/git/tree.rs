@@ -130,6 +130,15 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether git ignores this path of the worktree; nothing need be there.
+    ///
+    /// # Errors
+    /// W102, also for a path outside.
+    pub async fn ignores(&self, path: &Path) -> Result<bool, GitError> {
+        let command = self.command(["check-ignore", "--quiet", "--"]).arg(path.as_os_str());
+        Ok(command.offline().run().await?.expect(&[0, 1])?.code == Some(0))
+    }
+
     /// What git ignores here, relative to the root. A directory that a pattern ignores is one entry and ends with a
     /// slash; of a directory that merely holds ignored files, the files are listed. Nothing inside a nested repository.
     ///

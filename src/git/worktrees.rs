@@ -98,17 +98,24 @@ impl Repo {
 
     async fn add_on_branch(&self, addition: &Addition) -> Result<(), GitError> {
         let add = &addition.add;
+        // A branch with the form of an object id is taken for that object; the worktree is put on it afterwards.
+        let is_like_an_object = add.branch.parse::<Sha>().is_ok();
         let mut patience = Patience::new(self.git.limit());
         loop {
             let output = self
                 .command(["worktree", "add", "--no-checkout", "--no-guess-remote", "--lock", "--reason"])
                 .args([add.lock_reason.as_str(), "--"])
                 .arg(&add.path)
-                .arg(&add.branch)
+                .arg(if is_like_an_object { add.start.as_str() } else { &add.branch })
                 .writes()
                 .run()
                 .await?;
             if output.code == Some(0) {
+                if is_like_an_object {
+                    let full = format!("refs/heads/{}", add.branch);
+                    let head = self.git.tree(&add.path)?.command(["symbolic-ref", "HEAD", &full]);
+                    head.writes().run().await?.expect(&[0])?;
+                }
                 return self.verify_added(add);
             }
             let failure = output.failure();
