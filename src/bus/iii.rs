@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use iii_sdk::errors::Error as SdkError;
 use iii_sdk::protocol::TriggerRequest;
 use iii_sdk::{IIIClient, TriggerAction};
@@ -116,13 +117,14 @@ impl IiiBus {
         self.call_in(Some("default"), function_id, payload, None, CALL_LIMIT).await
     }
 
-    /// Calls a function without waiting for, or hearing of, its result.
+    /// Calls a function without waiting for, or hearing of, its result. The message is handed to the SDK's own queue at
+    /// once, so that messages leave in the order of the calls.
     ///
     /// # Errors
     /// What the SDK reports when the message could not be handed over.
-    pub async fn fire(
+    pub fn fire(
         &self,
-        namespace: Option<&str>,
+        namespace: &str,
         function_id: &str,
         payload: Value,
         metadata: Option<Value>,
@@ -133,14 +135,12 @@ impl IiiBus {
             action: Some(TriggerAction::Void),
             timeout_ms: None,
         };
-        let mut request = iii_sdk::protocol::TriggerRequestWithMetadata::from(request);
+        let mut request = request.namespace(namespace);
         if let Some(metadata) = metadata {
             request = request.metadata(metadata);
         }
-        if let Some(namespace) = namespace {
-            request = request.namespace(namespace);
-        }
-        self.client.trigger(request).await.map(drop)
+        // A call without an answer has nothing to wait for.
+        self.client.trigger(request).now_or_never().unwrap_or(Err(SdkError::NotConnected)).map(drop)
     }
 }
 

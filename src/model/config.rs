@@ -118,11 +118,13 @@ pub struct WorktreeConfig {
     /// Directory that holds all worktrees; absolute, or starting with `~/`.
     #[schemars(regex(pattern = r"^(/|~/|~$)"))]
     pub worktree_root: String,
-    /// What generated branch names start with.
+    /// What generated branch names start with, such as `iii/`; not empty.
+    #[schemars(length(min = 1), regex(pattern = r"^[^-\s~^:?*\[\\][^\s~^:?*\[\\]*$"))]
     pub branch_prefix: String,
     /// How a branch is named when the caller does not name one.
     pub branch_naming: BranchNaming,
     /// When to prune: a cron line of six fields (seconds first) in UTC.
+    #[schemars(regex(pattern = r"^\s*\S+(\s+\S+){5}\s*$"))]
     pub prune_schedule: String,
     /// How long a worktree must be idle before prune may take it, in hours.
     pub prune_expire_hours: u64,
@@ -230,8 +232,18 @@ impl Settings {
     /// # Errors
     /// `W010` naming the key that cannot be applied.
     pub fn from_value(value: &Value, home: Option<&Path>) -> Result<Self> {
-        let config = WorktreeConfig::deserialize(value).map_err(|error| {
-            Error::new(Code::InvalidConfig, format!("the stored configuration cannot be read: {error}"))
+        // A list would be read as the values of the first keys, in order.
+        let defaults = serde_json::to_value(WorktreeConfig::default()).unwrap_or_default();
+        let sections = defaults.as_object().into_iter().flatten().filter(|(_, default)| default.is_object());
+        let parts = sections.map(|(key, _)| (key.as_str(), value.get(key)));
+        for (key, part) in std::iter::once(("worktree", Some(value))).chain(parts) {
+            if part.is_some_and(|part| !part.is_object()) {
+                return Err(refused(key, "must hold keys with values"));
+            }
+        }
+        let config = serde_path_to_error::deserialize(value).map_err(|error| {
+            let key = error.path().to_string();
+            refused(if key == "." { "worktree" } else { &key }, error.into_inner())
         })?;
         Settings::new(config, home)
     }
@@ -252,15 +264,12 @@ impl Settings {
         if config.branch_prefix.starts_with('-') || !is_branch_name(&format!("{}x", config.branch_prefix)) {
             return Err(refused("branch_prefix", format!("`{}` starts no valid branch name", config.branch_prefix)));
         }
-        cron::Schedule::from_str(&config.prune_schedule).map_err(|_| {
-            refused(
-                "prune_schedule",
-                format!(
-                    "`{}` is no cron line of six fields, seconds first, such as `0 0 * * * *`",
-                    config.prune_schedule
-                ),
-            )
-        })?;
+        let schedule = &config.prune_schedule;
+        // The parser would also take a seventh field, the year, and words such as `@daily`.
+        if schedule.split_whitespace().count() != 6 || cron::Schedule::from_str(schedule).is_err() {
+            let why = format!("`{schedule}` is no cron line of six fields, seconds first, such as `0 0 * * * *`");
+            return Err(refused("prune_schedule", why));
+        }
         if config.land_queue.trim().is_empty() {
             return Err(refused("land_queue", "must name a queue"));
         }
@@ -416,8 +425,17 @@ mod tests {
             (json!({"audit": {"max_bytes": 10}}), "audit.max_bytes"),
             (json!({"quota": {"disk_hard_bytes": 10}}), "disk_hard_bytes"),
             (json!({"branch_prefix": "-x"}), "branch_prefix"),
+            (json!({"branch_prefix": ""}), "branch_prefix"),
             (json!({"branch_prefix": "a b"}), "branch_prefix"),
             (json!({"prune_schedule": "*/5 * * * *"}), "prune_schedule"),
+            (json!({"prune_schedule": "0 0 * * * * 2027"}), "prune_schedule"),
+            (json!({"prune_schedule": "@daily"}), "prune_schedule"),
+            (json!({"git_timeout_ms": "soon"}), "git_timeout_ms"),
+            (json!({"gates": {"allow_land": "yes"}}), "gates.allow_land"),
+            (json!({"provision": {"include": "*"}}), "provision.include"),
+            (json!([]), "worktree"),
+            (json!({"gates": []}), "gates"),
+            (json!({"provision": null}), "provision"),
             (json!({"land_queue": " "}), "land_queue"),
             (json!({"git_timeout_ms": 0}), "git_timeout_ms"),
             (json!({"gates": {"repos": ["["]}}), "gates.repos"),

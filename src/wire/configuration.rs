@@ -3,9 +3,11 @@
 //! Invariants
 //! 1. A stored value is never overwritten: an initial value is passed only when nothing is stored.
 //! 2. A value that cannot be applied changes nothing: at start the worker does not serve, later the previous one holds.
-//! 3. Configuration lives in the namespace `default`, wherever the worker runs.
+//! 3. Changes are applied one after the other, so that an older value never takes the place of a newer one.
+//! 4. Configuration lives in the namespace `default`, wherever the worker runs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use iii_sdk::errors::Error as SdkError;
 use schemars::JsonSchema;
@@ -16,6 +18,10 @@ use super::catalog::{self, Worker};
 use crate::bus::iii::IiiBus;
 use crate::model::config::{Settings, WorktreeConfig};
 use crate::model::{Code, Error, Result};
+
+/// How often, and with which pause, a changed value is read when the engine does not answer.
+const READS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// What the engine sends when the configuration changed; it is read again, whatever this says.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,6 +44,8 @@ pub struct ConfigEntry {
     bus: IiiBus,
     id: String,
     home: Option<PathBuf>,
+    /// Held from reading a value to applying it (invariant 3).
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// What the engine holds under the id of the entry.
@@ -58,7 +66,7 @@ impl ConfigEntry {
     /// The entry `id` on the engine behind `bus`; `home` takes the place of `~` in paths.
     #[must_use]
     pub fn new(bus: IiiBus, id: String, home: Option<PathBuf>) -> Self {
-        ConfigEntry { bus, id, home }
+        ConfigEntry { bus, id, home, turn: tokio::sync::Mutex::default() }
     }
 
     /// The id of the entry.
@@ -83,10 +91,16 @@ impl ConfigEntry {
             },
             Err(SdkError::Remote { code, .. }) if code == "NOT_FOUND" => Ok(Stored::Nothing),
             Err(SdkError::Remote { code, message, .. }) if code == "SCHEMA_INVALID" || code == "EXPAND_FAILED" => {
-                // An entry that was registered without a value holds null, which no schema of ours allows.
-                match self.bus.builtin("configuration::get", json!({"id": self.id, "raw": true})).await {
-                    Ok(raw) if raw.get("value").is_none_or(Value::is_null) => Ok(Stored::Nothing),
-                    _ => Err(refused(&self.id, message)),
+                let raw = self.bus.builtin("configuration::get", json!({"id": self.id, "raw": true})).await;
+                match raw.map_err(|error| unreachable(&error))?.get("value") {
+                    // An entry that was registered without a value holds null, which no schema of ours allows.
+                    None | Some(Value::Null) => Ok(Stored::Nothing),
+                    // Its own words name the variable that is missing; of a schema only ours name the key.
+                    Some(value) if code == "SCHEMA_INVALID" => Err(match self.check(value) {
+                        Err(ours) => ours,
+                        Ok(_) => refused(&self.id, message),
+                    }),
+                    Some(_) => Err(refused(&self.id, message)),
                 }
             }
             Err(error) => Err(unreachable(&error)),
@@ -148,12 +162,27 @@ impl ConfigEntry {
     }
 }
 
-/// Puts settings in force: the snapshot, and the schedule where it changed.
+/// Puts settings in force: the snapshot, and the schedule and the queue where they changed.
 pub fn apply(worker: &Worker, settings: Settings) {
     if let Err(error) = worker.schedule.apply(&settings.config.prune_schedule) {
         tracing::warn!(%error, "the sweep keeps its previous schedule");
     }
+    let same_queue = worker.ctx.settings().config.land_queue == settings.config.land_queue;
     worker.ctx.swap_settings(settings);
+    if !same_queue {
+        let (ctx, dispatcher) = (worker.ctx.clone(), worker.dispatcher.clone());
+        worker.ctx.background.spawn(async move { dispatcher.declare(&ctx).await });
+    }
+}
+
+/// After a reconnect: registers the entry again and applies what is stored now.
+///
+/// # Errors
+/// See [`ConfigEntry::establish`].
+pub async fn catch_up(worker: &Worker, seed: &Value) -> Result<()> {
+    let _turn = worker.config.turn.lock().await;
+    apply(worker, worker.config.establish(seed).await?);
+    Ok(())
 }
 
 /// `worktree::on-config-change`: reads the entry again and applies it.
@@ -161,15 +190,22 @@ pub fn apply(worker: &Worker, settings: Settings) {
 /// # Errors
 /// None: what cannot be applied is logged, and the previous settings stay in force.
 pub async fn on_change(worker: &Worker, _event: OnConfigChangeEvent) -> Result<OnConfigChangeResponse> {
-    match worker.config.read().await {
-        Ok(settings) => {
-            tracing::info!(entry = worker.config.id(), "the configuration was applied");
-            apply(worker, settings);
-            Ok(OnConfigChangeResponse { ok: true })
-        }
-        Err(error) => {
-            tracing::error!(entry = worker.config.id(), code = %error.code, %error, "the previous configuration stays");
-            Ok(OnConfigChangeResponse { ok: false })
+    let _turn = worker.config.turn.lock().await;
+    for attempt in 1.. {
+        match worker.config.read().await {
+            Ok(settings) => {
+                tracing::info!(entry = worker.config.id(), "the configuration was applied");
+                apply(worker, settings);
+                break;
+            }
+            // Nobody tells of this change again.
+            Err(error) if error.code == Code::StateUnreachable && attempt < READS => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
+                let (entry, code) = (worker.config.id(), error.code);
+                tracing::error!(entry, %code, %error, "the previous configuration stays");
+                return Ok(OnConfigChangeResponse { ok: false });
+            }
         }
     }
+    Ok(OnConfigChangeResponse { ok: true })
 }

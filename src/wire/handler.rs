@@ -27,6 +27,10 @@ use crate::model::{Code, Error, Result};
 pub fn request<T: DeserializeOwned>(input: Value) -> Result<T> {
     // A call without a payload is a call with an empty one.
     let input = if input.is_null() { Value::Object(Map::new()) } else { input };
+    // A list would be read as the values of the first fields, in order.
+    if !input.is_object() {
+        return Err(Error::new(Code::InvalidRequest, "the request is not valid: it must be an object with fields"));
+    }
     serde_path_to_error::deserialize(input).map_err(|error| {
         let path = error.path().to_string();
         let why = error.into_inner().to_string();
@@ -150,7 +154,8 @@ mod tests {
             (Value::Null, "name"),
             (json!({"name": 5}), "`name`"),
             (json!({"name": "x", "count": -1}), "`count`"),
-            (json!([1]), "invalid"),
+            (json!(["x", 1]), "object"),
+            (json!("x"), "object"),
         ] {
             let error = request::<Sample>(input.clone()).unwrap_err();
             assert_eq!(error.code, Code::InvalidRequest);

@@ -6,6 +6,7 @@
 //! | [`handler`] | the one wrapper around every function: envelope, deserialization, runtime, errors |
 //! | [`bindings`] | the six trigger types and who is bound to them |
 //! | [`configuration`] | the configuration entry: seed, schema, hot reload |
+//! | [`seed`] | the file from which an engine without a configuration gets one |
 //! | [`schedule`] | the cron binding of the sweep |
 //! | [`store_watch`] | the binding that tells of writes to the registry by somebody else |
 //! | [`mod@serve`] | start, watch, stop |
@@ -17,6 +18,7 @@ pub mod configuration;
 pub mod handler;
 pub mod manifest;
 pub mod schedule;
+pub mod seed;
 pub mod serve;
 pub mod store_watch;
 

@@ -2,7 +2,7 @@
 //!
 //! Order of the start: connect, configuration, registry, trigger types, functions, triggers, recovery.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use super::catalog::{self, Function, Worker};
 use super::configuration::{self, ConfigEntry};
 use super::schedule::PruneSchedule;
 use super::store_watch;
-use super::{WORKER_DESCRIPTION, WORKER_NAME, handler};
+use super::{WORKER_DESCRIPTION, WORKER_NAME, handler, seed};
 use crate::bus::iii::IiiBus;
 use crate::git::Git;
 use crate::land::recover;
 use crate::model::clock::SystemClock;
-use crate::model::config::{Settings, WorktreeConfig};
+use crate::model::config::Settings;
 use crate::model::event::EventKind;
 use crate::model::id::RandomIds;
 use crate::model::{Code, Error};
@@ -39,6 +39,10 @@ const REDRIVE_EVERY: u32 = 30;
 const RETRY: Duration = Duration::from_millis(500);
 /// How many attempts pass between two lines in the log.
 const SAY_EVERY: u32 = 20;
+/// How long the engine may take to name the connection.
+const ASK_LIMIT: Duration = Duration::from_secs(3);
+/// After how many looks at a link that is back its bindings are taken to be complete.
+const SETTLED_AFTER: u32 = 10;
 /// How long a stop waits for running work to come to a recorded state.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
@@ -89,7 +93,7 @@ where
     S: Future<Output = ()> + Send,
     R: FnOnce() + Send,
 {
-    let seed = read_seed(options.seed.as_deref())?;
+    let seed = seed::read(options.seed.as_deref()).map_err(ServeError::Configuration)?;
     let link = Link { client: connect(&options.url), url: options.url };
     tokio::pin!(shutdown);
     let started = tokio::select! {
@@ -113,15 +117,6 @@ where
     outcome
 }
 
-/// The seed file as a configuration value; the defaults without one.
-fn read_seed(file: Option<&Path>) -> Result<Value, ServeError> {
-    let Some(file) = file else { return Ok(json!(WorktreeConfig::default())) };
-    let refuse = |why: String| ServeError::Configuration(format!("the seed file {}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
-    let value: Value = serde_yaml_ng::from_str(&text).map_err(|error| refuse(error.to_string()))?;
-    Ok(if value.is_null() { json!({}) } else { value })
-}
-
 /// The connection to one engine.
 struct Link {
     client: IIIClient,
@@ -136,6 +131,11 @@ fn connect(url: &str) -> IIIClient {
         ..WorkerMetadata::default()
     };
     iii_sdk::register_worker(url, InitOptions { metadata: Some(metadata), ..InitOptions::default() })
+}
+
+/// The name under which the SDK announces this worker.
+fn worker_name() -> String {
+    std::env::var("III_WORKER_NAME").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| WORKER_NAME.to_owned())
 }
 
 impl Link {
@@ -192,6 +192,7 @@ impl Link {
 struct Serving {
     worker: Arc<Worker>,
     bus: IiiBus,
+    bindings: Bindings,
     seed: Value,
     calls: Arc<Background>,
 }
@@ -215,12 +216,13 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     rebuild::restore_lost(&ctx, None).await;
     let schedule = PruneSchedule::new(link.client.clone());
     let worker = Arc::new(Worker { ctx, dispatcher: Dispatcher::new(), config, schedule });
-    let serving = Serving { worker, bus, seed: seed.clone(), calls: Arc::new(Background::new()) };
-    serving.register_trigger_types(link, &bindings);
+    let serving = Serving { worker, bus, bindings, seed: seed.clone(), calls: Arc::new(Background::new()) };
+    serving.register_trigger_types(link);
     let functions = catalog::functions();
     serving.register_functions(link, &functions);
     store_watch::register(&link.client, &serving.worker.ctx);
     serving.bind_triggers(link, &functions)?;
+    serving.look_for_http().await;
     link.insist("the functions do not answer", || serving.answers(&functions)).await?;
     serving.recover();
     Ok(serving)
@@ -228,7 +230,7 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
 
 fn context(bus: &IiiBus, bindings: &Bindings, settings: Settings) -> Arc<Context> {
     let bus = Arc::new(bus.clone());
-    let events = BusEvents::new((*bus).clone(), bindings.clone(), Handle::current());
+    let events = BusEvents::new((*bus).clone(), bindings.clone());
     let ports = Ports {
         store: bus.clone(),
         queue: bus.clone(),
@@ -242,9 +244,9 @@ fn context(bus: &IiiBus, bindings: &Bindings, settings: Settings) -> Arc<Context
 }
 
 impl Serving {
-    fn register_trigger_types(&self, link: &Link, bindings: &Bindings) {
+    fn register_trigger_types(&self, link: &Link) {
         for kind in EventKind::ALL {
-            let provider = Provider::new(kind, bindings.clone());
+            let provider = Provider::new(kind, self.bindings.clone());
             let description = catalog::trigger_description(kind);
             let trigger_type = RegisterTriggerType::new(kind.trigger_type(), description, provider);
             link.client.register_trigger_type(trigger_type.trigger_request_format::<super::bindings::BindingConfig>());
@@ -293,6 +295,14 @@ impl Serving {
         Ok(())
     }
 
+    /// Says once when nothing on the engine serves `http`. The bindings wait for it, should it come later.
+    async fn look_for_http(&self) {
+        let answer = self.bus.builtin("engine::triggers::info", json!({"id": "http"})).await;
+        if let Err(error @ SdkError::Remote { .. }) = answer {
+            tracing::warn!(%error, "no provider of `http` triggers: the reads answer on the bus only");
+        }
+    }
+
     /// Whether every function can be called.
     async fn answers(&self, functions: &[Function]) -> Result<(), Error> {
         for function in functions {
@@ -325,26 +335,47 @@ impl Serving {
         });
     }
 
+    /// How the engine names the connection of this worker; `None` when it does not say. A link that breaks and is back
+    /// within two seconds is seen by this alone: the SDK goes on saying that it is connected.
+    async fn connection(&self) -> Option<String> {
+        let asked = self.bus.builtin("engine::workers::list", json!({}));
+        let listed = tokio::time::timeout(ASK_LIMIT, asked).await.ok()?.ok()?;
+        let namespace = self.bus.namespace().unwrap_or_else(|| "default".to_owned());
+        let name = worker_name();
+        let workers = listed.get("workers")?.as_array()?;
+        let ours = workers.iter().find(|one| one["name"] == name && one["namespace"] == namespace)?;
+        ours["id"].as_str().map(str::to_owned)
+    }
+
     /// Watches the link: catches up after a reconnect, and looks after jobs that nobody may be running. Ends only when
     /// the engine turned this worker away.
     async fn watch(&self, link: &Link) -> ServeError {
         let mut up = true;
+        let mut known = self.connection().await;
+        let mut settled = None;
         for turn in 1_u32.. {
             tokio::time::sleep(WATCH).await;
             if let Err(error) = link.require_welcome() {
                 return error;
             }
             let now = link.is_up();
-            if !now && up {
+            let connection = if now { self.connection().await } else { None };
+            let is_another = known.is_some() && connection.is_some() && known != connection;
+            if up && (!now || is_another) {
                 tracing::warn!(url = link.url, "the engine is gone; waiting for it");
                 self.bus.link_lost();
             }
-            if now && !up {
+            if now && (!up || is_another) {
                 tracing::info!(url = link.url, "the engine is back");
                 if let Err(error) = self.catch_up(link).await {
                     return error;
                 }
+                settled = Some(turn + SETTLED_AFTER);
             }
+            if now && settled == Some(turn) {
+                self.forget_stale_bindings().await;
+            }
+            known = connection.or(known);
             up = now;
             if turn % REDRIVE_EVERY == 0 && up {
                 self.worker.dispatcher.redrive(&self.worker.ctx);
@@ -353,12 +384,29 @@ impl Serving {
         ServeError::TurnedAway { url: link.url.clone(), why: "the watch ended".to_owned() }
     }
 
+    /// Forgets bindings that were made on an engine that has forgotten them.
+    async fn forget_stale_bindings(&self) {
+        for kind in EventKind::ALL {
+            let ids = self.bindings.ids(kind);
+            let query = json!({"trigger_type": kind.trigger_type(), "include_internal": true});
+            let listed = self.bus.builtin("engine::registered-triggers::list", query).await;
+            let bound = listed.ok().and_then(|listed| {
+                let bound = listed.get("registered_triggers")?.as_array()?.iter();
+                Some(bound.filter_map(|one| one["id"].as_str().map(str::to_owned)).collect())
+            });
+            // An engine that does not say forgets nothing.
+            if let Some(bound) = bound {
+                self.bindings.forget_unless(kind, ids, &bound);
+            }
+        }
+    }
+
     /// After a reconnect: the engine may have forgotten schemas, queue and the last seconds of its state.
     async fn catch_up(&self, link: &Link) -> Result<(), ServeError> {
         let worker = &self.worker;
-        let settings = link.insist("the configuration does not answer", || worker.config.establish(&self.seed)).await;
-        match settings {
-            Ok(settings) => configuration::apply(worker, settings),
+        let again = || configuration::catch_up(worker, &self.seed);
+        match link.insist("the configuration does not answer", again).await {
+            Ok(()) => {}
             Err(ServeError::Configuration(why)) => tracing::error!(why, "the previous configuration stays"),
             Err(error) => return Err(error),
         }
@@ -371,6 +419,7 @@ impl Serving {
     /// Takes no more work and waits, within bounds, until what runs has come to a recorded state.
     async fn stop(&self) {
         self.worker.dispatcher.stop();
+        tracing::info!("stopping: no new land is taken, what runs comes to a recorded state");
         let quiet = async {
             self.calls.idle().await;
             self.worker.ctx.background.idle().await;
