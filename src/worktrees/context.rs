@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use super::acting;
+use super::memo::Memo;
 use super::registry::Registry;
 use super::usage::Usage;
 use crate::audit;
@@ -55,6 +56,8 @@ pub struct Context {
     pub usage: Usage,
     /// The cause for which the sweep left a worktree alone, where that is in the audit log already.
     pub told_skips: Mutex<HashMap<String, String>>,
+    /// Answers of git that the reads need again and again.
+    pub memo: Memo,
     git: Git,
     settings: RwLock<Arc<Settings>>,
 }
@@ -73,6 +76,7 @@ impl Context {
             background: Background::new(),
             usage: Usage::default(),
             told_skips: Mutex::default(),
+            memo: Memo::default(),
             git,
             settings: RwLock::new(Arc::new(settings)),
         })

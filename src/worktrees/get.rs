@@ -1,11 +1,14 @@
 //! `worktree::get`: one record with its status.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::model::Result;
 use crate::model::record::Lifecycle;
 use crate::model::status::WorktreeInfo;
+use crate::worktrees::inspect::RepoView;
 use crate::worktrees::{Context, inspect, request};
 
 /// Which worktree to read.
@@ -22,6 +25,8 @@ pub struct Request {
 pub async fn run(ctx: &Context, request: Request) -> Result<WorktreeInfo> {
     let record = ctx.registry.record(request::require_text("worktree_id", &request.worktree_id)?)?;
     let lifecycle = inspect::lifecycle_now(&record);
-    let status = if lifecycle == Lifecycle::Orphaned { None } else { inspect::status_or_null(ctx, &record).await };
+    let view = RepoView::new(ctx.git().repo(Path::new(&record.repo_key)));
+    let status =
+        if lifecycle == Lifecycle::Orphaned { None } else { inspect::status_or_null(ctx, &view, &record).await };
     Ok(WorktreeInfo::new(&record, lifecycle, status))
 }

@@ -4,6 +4,11 @@
 //! 1. Untracked files count whatever the user's git configuration says.
 //! 2. Work is called integrated only when one of the six reasons is proven; a probe that fails proves nothing.
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use tokio::sync::{Mutex, OnceCell};
+
 use crate::git::{GitError, Integration, Operation, Repo, Sha, Tree};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::WorktreeStatus;
@@ -11,34 +16,53 @@ use crate::model::{Code, Error, Result};
 use crate::worktrees::Context;
 use crate::worktrees::marker;
 
-/// The branch that the work of `record` is meant for: the recorded base when that is a branch, else the branch of
-/// the primary checkout. Its local tip and its upstream's tip, whichever exist.
+/// The branch that work from `base_ref` is meant for: the base when that is a branch, else the branch of the primary
+/// checkout; with its local tip and its upstream's, whichever exist.
+#[derive(Debug, Clone, Default)]
+struct Target {
+    branch: Option<String>,
+    tips: Vec<Sha>,
+}
+
+impl Target {
+    async fn of(repo: &Repo, base_ref: &str) -> Result<Target, GitError> {
+        let mut branch = None;
+        if base_ref != "HEAD" {
+            let short = base_ref.strip_prefix("refs/heads/").unwrap_or(base_ref);
+            // A base may be anything that names a commit (`main~2`), which no branch is called.
+            let named = crate::model::config::is_branch_name(short);
+            if named && repo.branch_sha(short).await?.is_some() {
+                branch = Some(short.to_owned());
+            }
+        }
+        let branch = match branch {
+            Some(branch) => Some(branch),
+            None => repo.head_branch().await?,
+        };
+        let Some(branch) = branch else { return Ok(Target::default()) };
+        let mut tips = Vec::new();
+        tips.extend(repo.branch_sha(&branch).await?);
+        if let Some(upstream) = repo.upstream_of(&branch).await?
+            && let Some(tip) = repo.resolve_commit(&upstream).await?
+        {
+            tips.push(tip);
+        }
+        tips.dedup();
+        Ok(Target { branch: Some(branch), tips })
+    }
+
+    /// A branch is no target for itself: everything is contained in it.
+    fn tips_for(self, record: &Record) -> Vec<Sha> {
+        if self.branch.as_ref() == Some(&record.branch) { Vec::new() } else { self.tips }
+    }
+}
+
+/// The tips that the work of `record` may have reached.
 ///
 /// # Errors
 /// What git reports when it cannot be found out.
 pub async fn target_tips(repo: &Repo, record: &Record) -> Result<Vec<Sha>, GitError> {
-    let mut branch = None;
-    if record.base_ref != "HEAD" {
-        let short = record.base_ref.strip_prefix("refs/heads/").unwrap_or(&record.base_ref);
-        if repo.branch_sha(short).await?.is_some() {
-            branch = Some(short.to_owned());
-        }
-    }
-    let branch = match branch {
-        Some(branch) => Some(branch),
-        None => repo.head_branch().await?,
-    };
-    // A branch is no target for itself: everything is contained in it.
-    let Some(branch) = branch.filter(|branch| *branch != record.branch) else { return Ok(Vec::new()) };
-    let mut tips = Vec::new();
-    tips.extend(repo.branch_sha(&branch).await?);
-    if let Some(upstream) = repo.upstream_of(&branch).await?
-        && let Some(tip) = repo.resolve_commit(&upstream).await?
-    {
-        tips.push(tip);
-    }
-    tips.dedup();
-    Ok(tips)
+    Ok(Target::of(repo, &record.base_ref).await?.tips_for(record))
 }
 
 /// Whether, and how, the target already contains the work at `head`.
@@ -54,24 +78,68 @@ pub async fn integration(repo: &Repo, record: &Record, head: &Sha) -> Result<Opt
     Ok(None)
 }
 
+/// What all worktrees of one repository have in common, asked for once in a call.
+pub struct RepoView {
+    repo: Repo,
+    /// By base.
+    targets: Mutex<HashMap<String, Target>>,
+    remotes: OnceCell<String>,
+}
+
+impl RepoView {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(repo: Repo) -> Self {
+        RepoView { repo, targets: Mutex::default(), remotes: OnceCell::new() }
+    }
+
+    async fn tips(&self, record: &Record) -> Result<Vec<Sha>, GitError> {
+        let mut targets = self.targets.lock().await;
+        let target = match targets.get(&record.base_ref) {
+            Some(target) => target.clone(),
+            None => {
+                let target = Target::of(&self.repo, &record.base_ref).await?;
+                targets.entry(record.base_ref.clone()).or_insert(target).clone()
+            }
+        };
+        Ok(target.tips_for(record))
+    }
+
+    async fn integration(&self, ctx: &Context, record: &Record, head: &Sha) -> Result<Option<Integration>, GitError> {
+        for tip in self.tips(record).await? {
+            if let Some(reason) = ctx.memo.integration(&self.repo, head, &tip).await? {
+                return Ok(Some(reason));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn unpushed(&self, ctx: &Context, head: &Sha, base: &Sha) -> Result<u64, GitError> {
+        if head == base {
+            return Ok(0);
+        }
+        let remotes = self.remotes.get_or_try_init(|| self.repo.remotes_digest()).await?;
+        ctx.memo.unpushed(&self.repo, head, base, remotes).await
+    }
+}
+
 /// The status of one worktree.
 ///
 /// # Errors
 /// `W115` when nothing is committed on its branch, and what git reports.
-pub async fn status(record: &Record, tree: &Tree) -> Result<WorktreeStatus> {
+async fn status(ctx: &Context, view: &RepoView, record: &Record, tree: &Tree) -> Result<WorktreeStatus> {
     let seen = tree.status().await?;
     let Some(head) = seen.head.clone() else {
         return Err(Error::new(Code::NoCommits, format!("{} has no commit checked out", record.worktree_id)));
     };
-    let repo = tree.repo();
     let base: Sha = record.base_sha.parse().map_err(|_| {
         Error::new(Code::RecordUnreadable, format!("the recorded base of {} is no commit id", record.worktree_id))
     })?;
     let (ahead, behind) = match seen.upstream_ahead_behind {
         Some(counts) => counts,
-        None => repo.ahead_behind(&head, &base).await?,
+        None => ctx.memo.ahead_behind(&view.repo, &head, &base).await?,
     };
-    let reason = integration(&repo, record, &head).await.unwrap_or_else(|error| {
+    let reason = view.integration(ctx, record, &head).await.unwrap_or_else(|error| {
         tracing::debug!(worktree = record.worktree_id, %error, "whether it is integrated cannot be told");
         None
     });
@@ -83,8 +151,8 @@ pub async fn status(record: &Record, tree: &Tree) -> Result<WorktreeStatus> {
         unstaged: seen.unstaged,
         untracked: seen.untracked,
         conflicted: seen.conflicted,
-        diffstat: repo.shortstat(&base, &head).await?,
-        unpushed: repo.unpushed(&head, std::slice::from_ref(&base)).await?,
+        diffstat: ctx.memo.shortstat(&view.repo, &base, &head).await?,
+        unpushed: view.unpushed(ctx, &head, &base).await?,
         in_rebase: tree.operation().is_some_and(Operation::is_rebase),
         head_sha: head.to_string(),
         integrated: reason.is_some(),
@@ -105,15 +173,20 @@ pub fn lifecycle_now(record: &Record) -> Lifecycle {
 /// The status of the worktree of `record`, checked for identity first.
 ///
 /// # Errors
-/// `W201`, `W202`, and what [`status`] reports.
+/// `W201`, `W202`, `W115` when nothing is committed on its branch, and what git reports.
 pub async fn status_of(ctx: &Context, record: &Record) -> Result<WorktreeStatus> {
+    let view = RepoView::new(ctx.git().repo(Path::new(&record.repo_key)));
+    status_in(ctx, &view, record).await
+}
+
+async fn status_in(ctx: &Context, view: &RepoView, record: &Record) -> Result<WorktreeStatus> {
     let (tree, _) = marker::require_tree(&ctx.git(), record)?;
-    status(record, &tree).await
+    status(ctx, view, record, &tree).await
 }
 
 /// Like [`status_of`], for answers in which one broken worktree must not spoil the rest.
-pub async fn status_or_null(ctx: &Context, record: &Record) -> Option<WorktreeStatus> {
-    match status_of(ctx, record).await {
+pub async fn status_or_null(ctx: &Context, view: &RepoView, record: &Record) -> Option<WorktreeStatus> {
+    match status_in(ctx, view, record).await {
         Ok(status) => Some(status),
         Err(error) => {
             tracing::warn!(worktree = record.worktree_id, code = %error.code, %error, "no status");

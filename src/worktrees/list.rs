@@ -1,15 +1,18 @@
 //! `worktree::list`: the worktrees of one repository, one session, or all.
 
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::git::{Repo, admin};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::model::{Error, Result};
-use crate::worktrees::{Context, inspect, request};
+use crate::worktrees::inspect::RepoView;
+use crate::worktrees::{Context, inspect, marker, request};
 
 /// Which worktrees to list; without a filter, all.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,27 +67,30 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         .filter(|record| key.as_ref().is_none_or(|key| record.repo_key == *key))
         .filter(|record| session.is_none_or(|session| record.session_id.as_deref() == Some(session)))
         .collect();
-    let mut unmanaged = Vec::new();
-    if let Some(repo) = &repo {
-        let ours: Vec<String> = ctx.registry.records().into_iter().map(|record| record.path).collect();
-        for entry in repo.worktrees().await.map_err(Error::from)? {
-            let path = entry.path.to_string_lossy().into_owned();
-            if entry.primary || entry.bare || ours.iter().any(|ours| same_place(ours, &path)) {
-                continue;
-            }
-            unmanaged.push(UnmanagedWorktree { path, branch: entry.branch });
-        }
-    }
+    let unmanaged = match &repo {
+        Some(repo) => unmanaged(ctx, repo).await?,
+        None => Vec::new(),
+    };
     Ok(Response { worktrees: infos(ctx, records, request.include_status).await, unmanaged })
 }
 
-/// Whether two spellings name one directory.
-fn same_place(one: &str, other: &str) -> bool {
-    one == other
-        || match (Path::new(one).canonicalize(), Path::new(other).canonicalize()) {
-            (Ok(one), Ok(other)) => one == other,
-            _ => false,
+/// The worktrees of a repository that are not ours: neither recorded nor marked.
+async fn unmanaged(ctx: &Context, repo: &Repo) -> Result<Vec<UnmanagedWorktree>> {
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let key = repo.key();
+    let recorded = ctx.registry.records().into_iter().filter(|record| record.repo_key == key);
+    let mut ours: BTreeSet<PathBuf> = recorded.map(|record| canonical(Path::new(&record.path))).collect();
+    // One that is just being made has no record yet.
+    for entry in admin::entries(repo.common_dir()).unwrap_or_default() {
+        if matches!(marker::read(&entry), Ok(Some(_)) | Err(_)) {
+            ours.extend(entry.gitdir.parent().map(canonical));
         }
+    }
+    let entries = repo.worktrees().await?.into_iter();
+    let theirs = entries.filter(|entry| !entry.primary && !entry.bare && !ours.contains(&canonical(&entry.path)));
+    Ok(theirs
+        .map(|entry| UnmanagedWorktree { path: entry.path.to_string_lossy().into_owned(), branch: entry.branch })
+        .collect())
 }
 
 /// The records as they are answered, their statuses asked for side by side.
@@ -95,11 +101,14 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let turns = Arc::new(tokio::sync::Semaphore::new(cores * 2));
         let mut running = tokio::task::JoinSet::new();
+        let mut views: HashMap<String, Arc<RepoView>> = HashMap::new();
         for (at, record) in records.iter().enumerate().filter(|(at, _)| lifecycles[*at] != Lifecycle::Orphaned) {
-            let (ctx, record, turns) = (ctx.clone(), record.clone(), turns.clone());
+            let view = views.entry(record.repo_key.clone());
+            let view = view.or_insert_with(|| Arc::new(RepoView::new(ctx.git().repo(Path::new(&record.repo_key)))));
+            let (ctx, record, turns, view) = (ctx.clone(), record.clone(), turns.clone(), view.clone());
             running.spawn(async move {
                 let _turn = turns.acquire_owned().await;
-                (at, inspect::status_or_null(&ctx, &record).await)
+                (at, inspect::status_or_null(&ctx, &view, &record).await)
             });
         }
         while let Some(finished) = running.join_next().await {

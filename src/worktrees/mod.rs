@@ -14,6 +14,7 @@
 //! | [`retention`], [`restore`] | how long that is kept, and how it comes back |
 //! | [`states`], [`usage`] | what operators see: five states, and the use of the disk |
 //! | [`acting`] | on whose behalf a call acts |
+//! | [`memo`] | answers of git that the reads need again and again |
 //! | the rest | one use case each, with its request and response types |
 //!
 //! Invariants
@@ -33,6 +34,7 @@ pub mod inspect;
 pub mod kept;
 pub mod list;
 pub mod marker;
+pub mod memo;
 pub mod open_files;
 pub mod provision;
 pub mod prune;

@@ -41,7 +41,7 @@ pub struct Request {
 /// A worktree that stays.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PruneSkip {
-    /// Its id.
+    /// The id of the worktree that stays.
     pub id: String,
     /// Why it stays.
     pub reason: String,

@@ -1,6 +1,6 @@
 //! What the use cases ask of the fields of a request.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::model::{Code, Error, Result};
 
@@ -43,6 +43,24 @@ pub fn absolute_path(field: &str, text: &str) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
+/// The path without symbolic links, `.` and `..`, as far as it exists; what does not exist is added as it is named.
+#[must_use]
+pub fn real_path(path: &Path) -> PathBuf {
+    let mut real = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => {
+                real.push(name);
+                real = std::fs::canonicalize(&real).unwrap_or(real);
+            }
+            // After links are resolved, the parent is the one that the system would go to.
+            Component::ParentDir => drop(real.pop()),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    real
+}
+
 /// Refuses a ref or branch that git could take for an option, or that holds control characters.
 ///
 /// # Errors
@@ -64,6 +82,24 @@ pub fn plain_ref<'a>(field: &str, text: &'a str) -> Result<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_resolved_as_far_as_it_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::os::unix::fs::symlink(root.join("a/b"), root.join("link")).unwrap();
+        for (path, real) in [
+            ("a/b", "a/b"),
+            ("link", "a/b"),
+            ("link/../gone/./x", "a/gone/x"),
+            ("gone/../a", "a"),
+            ("a/b/../../a/b", "a/b"),
+        ] {
+            assert_eq!(real_path(&root.join(path)), root.join(real), "{path}");
+        }
+        assert_eq!(real_path(Path::new("/../..")), Path::new("/"));
+    }
 
     #[test]
     fn each_fault_has_its_code_and_names_the_field() {

@@ -1,6 +1,6 @@
 //! `worktree::validate`: is this path a worktree, and one of ours?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,24 +40,35 @@ fn response(valid: bool, record: Option<&Record>, reason: Option<String>) -> Res
 /// `W001`, `W111` for a relative path, `W300` when a record had to be marked as orphaned and could not be.
 pub async fn run(ctx: &Context, request: Request) -> Result<Response> {
     let given = request::absolute_path("path", &request.path)?;
-    let canonical = std::fs::canonicalize(&given).unwrap_or_else(|_| given.clone());
-    let holds = |record: &Record| [&given, &canonical].iter().any(|path| path.starts_with(&record.path));
+    let path = request::real_path(&given);
+    // As it was named, a path may also lead through a link that took the place of a worktree.
+    let is_plain = !given.components().any(|part| part == std::path::Component::ParentDir);
+    let holds =
+        |(place, record): &(PathBuf, Record)| path.starts_with(place) || (is_plain && given.starts_with(&record.path));
     // The innermost one: a worktree may lie inside another.
-    let owner = ctx.registry.records().into_iter().filter(holds).max_by_key(|record| record.path.len());
-    if let Some(record) = owner {
-        if inspect::lifecycle_now(&record) == Lifecycle::Orphaned {
-            mark_orphaned(ctx, &record).await?;
-            return Ok(response(false, Some(&record), Some("the directory of the worktree is gone".to_owned())));
-        }
-        return Ok(match marker::identify(&ctx.git(), &record) {
-            Ok(_) if !canonical.exists() => {
-                response(false, Some(&record), Some("the path does not exist in the worktree".to_owned()))
-            }
-            Ok(_) => response(true, Some(&record), None),
-            Err(error) => response(false, Some(&record), Some(error.message)),
-        });
+    let places = ctx.registry.records().into_iter().map(|record| (place(&record), record));
+    let owner = places.filter(holds).max_by_key(|(place, _)| place.as_os_str().len());
+    let Some((_, record)) = owner else { return Ok(unmanaged(ctx, &path)) };
+    if inspect::lifecycle_now(&record) == Lifecycle::Orphaned {
+        mark_orphaned(ctx, &record).await?;
+        return Ok(response(false, Some(&record), Some("the directory of the worktree is gone".to_owned())));
     }
-    Ok(unmanaged(ctx, &canonical))
+    Ok(match marker::identify(&ctx.git(), &record) {
+        Ok(_) if !path.exists() => {
+            response(false, Some(&record), Some("the path does not exist in the worktree".to_owned()))
+        }
+        Ok(_) => response(true, Some(&record), None),
+        Err(error) => response(false, Some(&record), Some(error.message)),
+    })
+}
+
+/// Where the worktree of a record lies: its parents as they really are, itself as it is named.
+fn place(record: &Record) -> PathBuf {
+    let path = Path::new(&record.path);
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => request::real_path(parent).join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// What a path is that no record claims.
@@ -70,6 +81,10 @@ fn unmanaged(ctx: &Context, path: &Path) -> Response {
     let Some(root) = root else {
         return response(false, None, Some("the path is not inside a git worktree".to_owned()));
     };
+    // The root included: a bare repository may hold a `.git` of its own.
+    if path.ancestors().take_while(|dir| *dir != root).chain([root]).any(is_git_dir) {
+        return response(false, None, Some("the path is inside a git directory, not in a worktree".to_owned()));
+    }
     match ctx.git().tree(root) {
         Ok(tree) if tree.is_primary() => response(true, None, None),
         Ok(tree) => match admin::verify_link(tree.repo().common_dir(), root) {
@@ -80,6 +95,11 @@ fn unmanaged(ctx: &Context, path: &Path) -> Response {
         },
         Err(error) => response(false, None, Some(error.to_string())),
     }
+}
+
+/// Whether a directory is laid out as git lays out its own.
+fn is_git_dir(dir: &Path) -> bool {
+    dir.join("HEAD").is_file() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
 }
 
 /// Stores that the directory of a record is gone, unless a land still has to say so itself.
