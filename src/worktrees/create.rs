@@ -13,13 +13,11 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::remove::branch_ref;
+use super::roll_back::{self, Fetched, Parents};
 use super::{Context, marker, provision, request};
-use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{AddWorktree, Found, HookOutcome, RefUpdate, Repo, Sha, Tree};
+use crate::git::{AddWorktree, Found, HookOutcome, Repo, Sha, Tree};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
 use crate::model::event::Event;
 use crate::model::id::{codename, dev_port, repo_slug};
@@ -72,19 +70,30 @@ pub struct Response {
 /// Creates a worktree.
 ///
 /// # Errors
-/// `W001`, `W110`–`W115`, `W120`, `W121`, `W300`, `W503`, `W504`, and what git reports. Nothing is left behind then.
+/// `W001`, `W010` when `worktree_root` lies where it must not, `W110`–`W115`, `W120`, `W121`, `W300`, `W503`, `W504`, and
+/// what git reports. Nothing is left behind then.
 pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let path = check(&request)?;
     let settings = ctx.settings();
-    let found = ctx.git().discover(&path).await?;
+    let found = match ctx.git().discover(&path).await {
+        Ok(found) => found,
+        Err(error) => return Err(hidden_by_gate(&settings, &path).unwrap_or_else(|| error.into())),
+    };
     let repo_path = primary_path(&found)?;
     settings.require_repo(&repo_path)?;
     let repo = found.repo.clone();
-    let (base_ref, base_sha) = match request.pr {
-        Some(number) => fetch_pull(&repo, number).await?,
+    require_budget(ctx, &settings, &repo.key(), &repo_path)?;
+    require_root_outside(&settings, &found, &repo_path).await?;
+    // Before anything is fetched: a pull request that has its worktree is only named.
+    let (worktree_id, branch) = choose_name(ctx, &settings, &repo, &request).await?;
+    let fetched = match request.pr {
+        Some(number) => Some(fetch_pull(&repo, number).await?),
+        None => None,
+    };
+    let (base_ref, base_sha) = match &fetched {
+        Some(fetched) => (fetched.name.clone(), fetched.now.clone()),
         None => resolve_base(&found, request.base_ref.as_deref()).await?,
     };
-    let (worktree_id, branch) = choose_name(ctx, &settings, &repo, &request).await?;
     let place = settings.root.join(repo_slug(&repo.key())).join(&worktree_id);
     let now = ctx.now();
     let record = Record {
@@ -103,9 +112,10 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         fence: 0,
         worktree_id,
     };
-    let entry = register(ctx, &settings, &repo, &record, &base_sha).await?;
-    if let Err(error) = complete(ctx, &record, &entry, &base_sha).await {
-        roll_back(ctx, &repo, &record, &base_sha).await;
+    if let Err(error) = make(ctx, &settings, &repo, &record, &base_sha).await {
+        if let Some(fetched) = fetched {
+            fetched.undo(&repo).await;
+        }
         return Err(error);
     }
     ctx.events.emit(&Event::created(&record, ctx.now()));
@@ -120,6 +130,38 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         dev_port: record.dev_port,
         created_at: record.created_at,
     })
+}
+
+/// The refusal that comes before any word about a path: a repository that may not be used is not looked at.
+fn hidden_by_gate(settings: &Settings, path: &Path) -> Option<Error> {
+    let real = request::real_path(path);
+    // A wrong path inside a repository that may be used is told as what it is.
+    let allowed = real.ancestors().any(|dir| settings.require_repo(dir).is_ok());
+    if allowed { None } else { settings.require_repo(&real).err() }
+}
+
+/// Refuses a worktree root inside the repository's git directory, or inside one of its checkouts unless git ignores it
+/// there: `git clean` and `git add` would take the worktrees for files of that checkout.
+async fn require_root_outside(settings: &Settings, found: &Found, repo_path: &Path) -> Result<()> {
+    let root = request::real_path(&settings.root);
+    let refuse = |inside: &Path| {
+        let (root, inside) = (root.display(), inside.display());
+        let why = format!(
+            "configuration key `worktree_root`: {root} lies inside the repository {inside}; name a directory outside, or \
+             have git ignore it there"
+        );
+        Err(Error::new(Code::InvalidConfig, why))
+    };
+    if root.starts_with(found.repo.common_dir()) {
+        return refuse(found.repo.common_dir());
+    }
+    let primary = found.repo.git().tree(repo_path).ok();
+    for tree in found.tree.iter().chain(&primary) {
+        if root.starts_with(tree.root()) && !tree.ignores(&root.join("x")).await? {
+            return refuse(tree.root());
+        }
+    }
+    Ok(())
 }
 
 /// Checks the fields for themselves; returns the path of the repository.
@@ -167,9 +209,9 @@ fn source_checkout(ctx: &Context, found: &Found) -> Option<Tree> {
 async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, Sha)> {
     let name = base_ref.unwrap_or("HEAD");
     let sha = match &found.tree {
-        // HEAD is that of the checkout the caller named, which may be a linked one.
-        Some(tree) if name == "HEAD" => tree.head().await?,
-        _ => found.repo.resolve_commit(name).await?,
+        // HEAD, and what is counted from it, is that of the checkout the caller named, which may be a linked one.
+        Some(tree) => tree.resolve_commit(name).await?,
+        None => found.repo.resolve_commit(name).await?,
     };
     match sha {
         Some(sha) => Ok((name.to_owned(), sha)),
@@ -188,19 +230,30 @@ async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, 
 }
 
 /// Fetches the head of a pull request into a ref of ours.
-async fn fetch_pull(repo: &Repo, number: u64) -> Result<(String, Sha)> {
-    let (from, to) = (format!("refs/pull/{number}/head"), format!("refs/iii/pr/{number}"));
-    match repo.fetch_ref("origin", &from, &to).await? {
-        Some(sha) => Ok((to, sha)),
+async fn fetch_pull(repo: &Repo, number: u64) -> Result<Fetched> {
+    let (from, name) = (format!("refs/pull/{number}/head"), format!("refs/iii/pr/{number}"));
+    if !repo.has_remote("origin").await? {
+        return Err(Error::new(
+            Code::RefNotFound,
+            format!(
+                "{} has no remote `origin` to fetch the pull request {number} from; add one (git remote add origin <url>)",
+                repo.common_dir().display()
+            ),
+        ));
+    }
+    let before = repo.ref_sha(&name).await?;
+    match repo.fetch_ref("origin", &from, &name).await? {
+        Some(now) => Ok(Fetched { name, before, now }),
         None => {
             Err(Error::new(Code::RefNotFound, format!("`origin` has no {from}; check the number of the pull request")))
         }
     }
 }
 
-/// The id and the branch of the new worktree. A generated name that is taken is replaced by another one.
+/// The id and the branch of the new worktree. A generated name that is taken is replaced by another one; where a branch
+/// has the name of the prefix's folder (`iii` beside `iii/…`), the prefix is written with dashes.
 async fn choose_name(ctx: &Context, settings: &Settings, repo: &Repo, request: &Request) -> Result<(String, String)> {
-    let prefix = &settings.config.branch_prefix;
+    let mut prefix = settings.config.branch_prefix.clone();
     let mut refusal = None;
     for _ in 0..NAME_ATTEMPTS {
         let id = format!("wt_{}", ctx.ids.next_hex12());
@@ -212,7 +265,13 @@ async fn choose_name(ctx: &Context, settings: &Settings, repo: &Repo, request: &
         };
         match require_free(ctx, repo, &branch).await {
             Ok(()) => return Ok((id, branch)),
-            Err(error) if request.branch.is_none() && request.pr.is_none() => refusal = Some(error),
+            Err(error) if request.branch.is_none() && request.pr.is_none() => {
+                if error.code == Code::BranchCollision {
+                    tracing::warn!(%error, "the branch prefix is written with dashes");
+                    prefix = prefix.replace('/', "-");
+                }
+                refusal = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -227,7 +286,7 @@ async fn require_free(ctx: &Context, repo: &Repo, branch: &str) -> Result<()> {
         let where_ = holder.map_or_else(String::new, |r| format!(" in the worktree {} ({})", r.worktree_id, r.path));
         return Err(Error::new(
             Code::BranchExists,
-            format!("the branch `{branch}` already exists{where_}; use it there, or name another branch"),
+            format!("the branch `{branch}` already exists{where_}; use it there, name another one, or delete it first"),
         ));
     }
     match repo.branch_collision(branch).await? {
@@ -241,6 +300,17 @@ async fn require_free(ctx: &Context, repo: &Repo, branch: &str) -> Result<()> {
     }
 }
 
+/// Makes the worktree; after a failure nothing of it is left.
+async fn make(ctx: &Arc<Context>, settings: &Settings, repo: &Repo, record: &Record, base_sha: &Sha) -> Result<()> {
+    let (entry, parents) = register(ctx, settings, repo, record, base_sha).await?;
+    let completed = complete(ctx, record, &entry, base_sha).await;
+    if completed.is_err() {
+        roll_back::worktree(ctx, repo, record, base_sha).await;
+        parents.undo();
+    }
+    completed
+}
+
 /// Registers the worktree with git and marks it as ours, under the lock of the repository.
 async fn register(
     ctx: &Context,
@@ -248,33 +318,36 @@ async fn register(
     repo: &Repo,
     record: &Record,
     base_sha: &Sha,
-) -> Result<AdminEntry> {
+) -> Result<(AdminEntry, Parents)> {
     let place = Path::new(&record.path);
+    let _guard = ctx.registry.lock(&record.repo_key).await?;
+    // Again, now that nobody else can add one.
+    require_budget(ctx, settings, &record.repo_key, Path::new(&record.repo_path))?;
     if place.symlink_metadata().is_ok() {
         return Err(Error::new(
             Code::GitFailed,
             format!("{} is taken by something else; call create again", record.path),
         ));
     }
-    if let Some(parent) = place.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| {
-            Error::new(Code::GitFailed, format!("the directory {} cannot be made: {error}", parent.display()))
-        })?;
-    }
-    let _guard = ctx.registry.lock(&record.repo_key).await?;
-    require_budget(ctx, settings, record)?;
+    let parents = Parents::make(place)?;
     let add = AddWorktree {
         path: place.to_owned(),
         branch: record.branch.clone(),
         start: base_sha.clone(),
         lock_reason: format!("iii worktree {}", record.worktree_id),
     };
-    repo.add_worktree(&add).await?;
-    let registered = registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry));
-    if registered.is_err() {
-        roll_back(ctx, repo, record, base_sha).await;
+    if let Err(error) = repo.add_worktree(&add).await {
+        parents.undo();
+        return Err(error.into());
     }
-    registered
+    match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
+        Ok(entry) => Ok((entry, parents)),
+        Err(error) => {
+            roll_back::worktree(ctx, repo, record, base_sha).await;
+            parents.undo();
+            Err(error)
+        }
+    }
 }
 
 fn registered_entry(record: &Record) -> Result<AdminEntry> {
@@ -290,7 +363,7 @@ fn registered_entry(record: &Record) -> Result<AdminEntry> {
 }
 
 /// Refuses when the repository has as many live worktrees as it may. Markers count those that are still being made.
-fn require_budget(ctx: &Context, settings: &Settings, record: &Record) -> Result<()> {
+fn require_budget(ctx: &Context, settings: &Settings, repo_key: &str, repo_path: &Path) -> Result<()> {
     let most = settings.config.gates.max_worktrees_per_repo;
     if most == 0 {
         return Ok(());
@@ -299,11 +372,11 @@ fn require_budget(ctx: &Context, settings: &Settings, record: &Record) -> Result
         .registry
         .records()
         .into_iter()
-        .filter(|r| r.repo_key == record.repo_key && super::inspect::lifecycle_now(r) != Lifecycle::Orphaned)
+        .filter(|r| r.repo_key == repo_key && super::inspect::lifecycle_now(r) != Lifecycle::Orphaned)
         .map(|r| r.worktree_id)
         .collect();
-    let entries = admin::entries(Path::new(&record.repo_key)).map_err(|error| {
-        Error::new(Code::GitFailed, format!("the worktrees of {} cannot be counted: {error}", record.repo_key))
+    let entries = admin::entries(Path::new(repo_key)).map_err(|error| {
+        Error::new(Code::GitFailed, format!("the worktrees of {repo_key} cannot be counted: {error}"))
     })?;
     for entry in entries.iter().filter(|entry| entry.gitdir.exists()) {
         live.extend(marker::read(entry)?.map(|marker| marker.record.worktree_id));
@@ -316,7 +389,7 @@ fn require_budget(ctx: &Context, settings: &Settings, record: &Record) -> Result
         Code::BudgetReached,
         format!(
             "{} already has {count} of {most} worktrees (gates.max_worktrees_per_repo); land, remove or prune one first",
-            record.repo_path
+            repo_path.display()
         ),
     ))
 }
@@ -326,8 +399,12 @@ async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_
     let tree = ctx.git().tree(Path::new(&record.path))?;
     tree.checkout_fresh().await?;
     run_hook(&tree, record, base_sha).await;
+    require_whole(ctx, record)?;
     let guard = ctx.registry.lock(&record.repo_key).await?;
-    ctx.registry.put_record(&guard, record.clone()).await?;
+    if let Err(error) = ctx.registry.put_record(&guard, record.clone()).await {
+        roll_back::record(ctx, record);
+        return Err(error);
+    }
     if let Err(error) = marker::write(entry, record, true) {
         ctx.registry.delete_record(&guard, &record.worktree_id).await?;
         return Err(error);
@@ -335,6 +412,23 @@ async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_
     drop(guard);
     refresh_later(tree);
     Ok(())
+}
+
+/// Refuses a worktree that is not what it was made as, whatever the hook said of itself.
+fn require_whole(ctx: &Context, record: &Record) -> Result<()> {
+    let (tree, _) = marker::require_tree(&ctx.git(), record)?;
+    match tree.head_branch()? {
+        Some(branch) if branch == record.branch => Ok(()),
+        other => Err(Error::new(
+            Code::GitFailed,
+            format!(
+                "the post-checkout hook left {} on {} instead of `{}`; repair the hook, then call create again",
+                record.path,
+                other.map_or_else(|| "no branch".to_owned(), |branch| format!("`{branch}`")),
+                record.branch
+            ),
+        )),
+    }
 }
 
 /// A hook that fails, or hangs until its limit, does not fail a create whose tree is complete.
@@ -358,39 +452,4 @@ fn refresh_later(tree: Tree) {
             tracing::debug!(tree = %tree.root().display(), %error, "the index was not refreshed");
         }
     });
-}
-
-/// Takes away what a failed create has made: directory, admin entry, branch. Nobody has been told of any of them.
-async fn roll_back(ctx: &Context, repo: &Repo, record: &Record, base_sha: &Sha) {
-    let place = Path::new(&record.path);
-    let details = json!({"path": record.path, "branch": record.branch, "head_sha": base_sha});
-    let event = Audit::new(Action::RollBack, details).about(&record.worktree_id, &record.repo_key);
-    if let Err(error) = ctx.audit(event).await {
-        // Its marker is not `ready`: the sweep takes it away once the log can be written again.
-        tracing::warn!(path = record.path, %error, "what a failed create has made stays");
-        return;
-    }
-    let dropped = match admin::entry_for(repo.common_dir(), place) {
-        // Registered by this call: the directory is ours down to the last file.
-        Ok(Some(entry)) => {
-            remove_if_there(std::fs::remove_dir_all(place)).and_then(|()| admin::drop_entry(repo.common_dir(), &entry))
-        }
-        // git takes its own directory away when it fails; what is not empty is not ours.
-        Ok(None) => remove_if_there(std::fs::remove_dir(place)),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = dropped {
-        tracing::warn!(path = record.path, %error, "what a failed create has made stays");
-    }
-    match repo.delete_ref(&branch_ref(&record.branch), base_sha).await {
-        Ok(RefUpdate::Done | RefUpdate::Lost { .. }) => {}
-        Err(error) => tracing::warn!(branch = record.branch, %error, "the branch of a failed create stays"),
-    }
-}
-
-fn remove_if_there(removed: std::io::Result<()>) -> std::io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
 }

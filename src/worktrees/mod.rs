@@ -15,6 +15,7 @@
 //! | [`states`], [`usage`] | what operators see: five states, and the use of the disk |
 //! | [`acting`] | on whose behalf a call acts |
 //! | [`memo`] | answers of git that the reads need again and again |
+//! | [`roll_back`] | how a create that fails leaves nothing |
 //! | the rest | one use case each, with its request and response types |
 //!
 //! Invariants
@@ -46,6 +47,7 @@ pub mod repo_lock;
 pub mod request;
 pub mod restore;
 pub mod retention;
+pub mod roll_back;
 pub mod states;
 pub mod status;
 pub mod trash;
