@@ -48,6 +48,45 @@ impl EventKind {
     }
 }
 
+/// The fields of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventFields {
+    /// Those that every event of the kind carries.
+    pub always: &'static [&'static str],
+    /// Those that are left out when they do not apply.
+    pub sometimes: &'static [&'static str],
+}
+
+impl EventKind {
+    /// What its events carry.
+    #[must_use]
+    pub fn fields(self) -> EventFields {
+        let claim = EventFields {
+            always: &["worktree_id", "repo_path", "session_id", "timestamp"],
+            sometimes: &["previous_session_id"],
+        };
+        match self {
+            EventKind::Created => EventFields {
+                always: &["worktree_id", "repo_path", "path", "branch", "base_ref", "base_sha", "timestamp"],
+                sometimes: &["session_id"],
+            },
+            EventKind::Claimed | EventKind::Released => claim,
+            EventKind::Removed => EventFields {
+                always: &["worktree_id", "repo_path", "path", "branch", "branch_deleted", "forced", "timestamp"],
+                sometimes: &["session_id"],
+            },
+            EventKind::Landed => EventFields {
+                always: &["worktree_id", "repo_path", "branch", "target_branch", "merged_sha", "gated", "timestamp"],
+                sometimes: &["kept_reason", "session_id"],
+            },
+            EventKind::LandBlocked => EventFields {
+                always: &["worktree_id", "repo_path", "target_branch", "reason", "code", "message", "timestamp"],
+                sometimes: &["conflict_files", "exit_code", "output_tail", "session_id"],
+            },
+        }
+    }
+}
+
 /// Why a land was stopped; the word that the block event carries beside the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

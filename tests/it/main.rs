@@ -11,4 +11,5 @@ mod git;
 mod guards;
 mod scenarios;
 mod support;
+mod surface;
 mod worker;

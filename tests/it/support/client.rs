@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use iii_sdk::protocol::TriggerRequest;
 use iii_sdk::runtime::WorkerMetadata;
-use iii_sdk::{Error, IIIClient, InitOptions, RegisterFunction, WorkerIdentityMode, register_worker};
+use iii_sdk::{Error, IIIClient, InitOptions, RegisterFunction, TriggerAction, WorkerIdentityMode, register_worker};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -31,10 +31,16 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(url: &str) -> Self {
+        Self::connect_in(url, None).await
+    }
+
+    /// A client whose functions are in this namespace.
+    pub async fn connect_in(url: &str, namespace: Option<&str>) -> Self {
         let number = CLIENTS.fetch_add(1, Ordering::Relaxed);
         let mut options = InitOptions { identity: WorkerIdentityMode::Explicit, ..InitOptions::default() };
         options.otel.get_or_insert_default().enabled = Some(false);
         let name = format!("test-{}-{number}", std::process::id());
+        options.namespace = namespace.map(str::to_owned);
         options.metadata = Some(WorkerMetadata { name, ..WorkerMetadata::default() });
         let sdk = register_worker(url, options);
         sdk.wait_until_registered(PATIENCE).await.unwrap();
@@ -47,8 +53,32 @@ impl Client {
 
     /// Calls a function and waits up to [`PATIENCE`] for its answer.
     pub async fn call(&self, function_id: &str, payload: Value) -> Result<Value, Refusal> {
+        self.trigger(function_id, payload, None, None).await
+    }
+
+    /// Calls a function of another namespace.
+    pub async fn call_in(&self, namespace: &str, function_id: &str, payload: Value) -> Result<Value, Refusal> {
+        self.trigger(function_id, payload, None, Some(namespace)).await
+    }
+
+    /// Puts a call into a queue.
+    pub async fn enqueue(&self, queue: &str, function_id: &str, payload: Value) -> Result<Value, Refusal> {
+        self.trigger(function_id, payload, Some(TriggerAction::Enqueue { queue: queue.to_owned() }), None).await
+    }
+
+    async fn trigger(
+        &self,
+        function_id: &str,
+        payload: Value,
+        action: Option<TriggerAction>,
+        namespace: Option<&str>,
+    ) -> Result<Value, Refusal> {
         let timeout_ms = Some(u64::try_from(PATIENCE.as_millis()).unwrap());
-        let request = TriggerRequest { function_id: function_id.to_owned(), payload, action: None, timeout_ms };
+        let request = TriggerRequest { function_id: function_id.to_owned(), payload, action, timeout_ms };
+        let request = match namespace {
+            Some(namespace) => request.namespace(namespace),
+            None => request.into(),
+        };
         self.sdk.trigger(request).await.map_err(|error| match error {
             Error::Remote { code, message, stacktrace } => {
                 assert!(
@@ -169,10 +199,16 @@ impl Events {
 
     /// Everything about this worktree that arrives within the window for absence.
     pub async fn rest(&mut self, worktree_id: &str) -> Vec<(&'static str, Value)> {
+        let all = self.everything().await.iter();
+        all.filter(|(_, event)| event["worktree_id"] == worktree_id).cloned().collect()
+    }
+
+    /// Everything that was not asked for yet and arrives within the window for absence.
+    pub async fn everything(&mut self) -> &[(&'static str, Value)] {
         let deadline = tokio::time::Instant::now() + WINDOW;
         while let Ok(Some(event)) = tokio::time::timeout_at(deadline, self.receiver.recv()).await {
             self.seen.push(event);
         }
-        self.seen.iter().filter(|(_, event)| event["worktree_id"] == worktree_id).cloned().collect()
+        &self.seen
     }
 }

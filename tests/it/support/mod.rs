@@ -9,7 +9,7 @@ pub mod golden;
 mod process;
 mod relay;
 mod seal;
-mod stand;
+pub mod stand;
 
 use std::future::Future;
 use std::time::Duration;

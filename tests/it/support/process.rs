@@ -70,9 +70,14 @@ impl Process {
         .await
     }
 
+    /// SIGTERM.
+    pub fn signal_stop(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
     /// SIGTERM, and wait for its end.
     pub async fn stop(&mut self) -> ExitStatus {
-        self.signal(Signal::SIGTERM);
+        self.signal_stop();
         self.ended().await
     }
 

@@ -5,8 +5,8 @@
 //! that thread. And it can make an engine poorer than it is, by refusing calls of the worker the way an engine
 //! without a provider does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -19,9 +19,13 @@ use tokio_tungstenite::{accept_async, connect_async};
 /// How often a ping goes out.
 const EVERY: Duration = Duration::from_millis(50);
 
+/// What the engine is made to lack: beginnings of function ids, each with the code of the refusal.
+type Missing = Arc<Mutex<Vec<(String, String)>>>;
+
 pub struct Relay {
     url: String,
     pulse: Arc<Pulse>,
+    missing: Missing,
     accepting: JoinHandle<()>,
 }
 
@@ -34,22 +38,34 @@ struct Pulse {
 impl Relay {
     /// Relays connections to the engine at `engine_url`. Functions whose ids begin with one of `missing` are not
     /// there; nor is a queue when `queue::` is among them.
-    pub async fn to(engine_url: &str, missing: &'static [&'static str]) -> Self {
+    pub async fn to(engine_url: &str, missing: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
         let pulse = Arc::new(Pulse::default());
-        let (engine_url, shared) = (engine_url.to_owned(), Arc::clone(&pulse));
+        let absent = missing.iter().map(|id| ((*id).to_owned(), "function_not_found".to_owned())).collect();
+        let missing = Arc::new(Mutex::new(absent));
+        let (engine_url, shared, lacking) = (engine_url.to_owned(), Arc::clone(&pulse), Arc::clone(&missing));
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(carry(stream, engine_url.clone(), Arc::clone(&shared), missing));
+                tokio::spawn(carry(stream, engine_url.clone(), Arc::clone(&shared), Arc::clone(&lacking)));
             }
         });
-        Self { url, pulse, accepting }
+        Self { url, pulse, missing, accepting }
     }
 
     /// Where the worker is to connect.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// From now on, calls of functions that begin so are refused with this code.
+    pub fn refuse(&self, function: &str, code: &str) {
+        self.missing.lock().unwrap().push((function.to_owned(), code.to_owned()));
+    }
+
+    /// Lets everything through again.
+    pub fn allow_all(&self) {
+        self.missing.lock().unwrap().clear();
     }
 
     /// Starts counting anew.
@@ -72,7 +88,7 @@ impl Drop for Relay {
 }
 
 /// Carries one connection. It ends when either side does.
-async fn carry(stream: TcpStream, engine_url: String, pulse: Arc<Pulse>, missing: &'static [&'static str]) {
+async fn carry(stream: TcpStream, engine_url: String, pulse: Arc<Pulse>, missing: Missing) {
     let Ok(mut worker) = accept_async(stream).await else { return };
     let Ok((mut engine, _)) = connect_async(&engine_url).await else { return };
     let start = Instant::now();
@@ -91,7 +107,7 @@ async fn carry(stream: TcpStream, engine_url: String, pulse: Arc<Pulse>, missing
                 }
                 // Answered where they arrive.
                 Some(Ok(Message::Ping(_))) => Ok(()),
-                Some(Ok(message)) => match refusal(&message, missing) {
+                Some(Ok(message)) => match refusal(&message, &missing) {
                     Some(answer) => worker.send(answer).await,
                     None => engine.send(message).await,
                 },
@@ -110,19 +126,20 @@ async fn carry(stream: TcpStream, engine_url: String, pulse: Arc<Pulse>, missing
 }
 
 /// What an engine without these functions answers to a call of one of them.
-fn refusal(message: &Message, missing: &[&str]) -> Option<Message> {
+fn refusal(message: &Message, missing: &Missing) -> Option<Message> {
     let Message::Text(text) = message else { return None };
     let call: Value = serde_json::from_str(text).ok()?;
     let (id, function) = (call["invocation_id"].as_str()?, call["function_id"].as_str()?);
     if call["type"] != "invokefunction" {
         return None;
     }
-    let error = if call["action"]["type"] == "enqueue" && missing.contains(&"queue::") {
+    let missing = missing.lock().unwrap();
+    let error = if call["action"]["type"] == "enqueue" {
+        missing.iter().find(|(id, _)| id == "queue::")?;
         json!({"code": "enqueue_error", "message": "No queue provider is installed."})
-    } else if missing.iter().any(|prefix| function.starts_with(prefix)) {
-        json!({"code": "function_not_found", "message": format!("Function {function} not found in namespace default.")})
     } else {
-        return None;
+        let (_, code) = missing.iter().find(|(prefix, _)| function.starts_with(prefix))?;
+        json!({"code": code, "message": format!("Function {function} not found in namespace default.")})
     };
     let answer = json!({"type": "invocationresult", "invocation_id": id, "function_id": function, "error": error});
     Some(Message::text(answer.to_string()))

@@ -171,6 +171,21 @@ impl Stand {
             .await;
     }
 
+    /// Asks the worker to leave, and does not wait.
+    pub fn ask_to_stop(&self) {
+        self.worker.signal_stop();
+    }
+
+    /// Puts these keys into the stored configuration and has the worker take them up.
+    pub async fn configure(&self, keys: Value) {
+        let stored = self.client.ok("configuration::get", json!({"id": "worktree", "raw": true})).await;
+        let mut value = stored["value"].clone();
+        merge(&mut value, keys);
+        self.client.ok("configuration::set", json!({"id": "worktree", "value": value})).await;
+        // The engine tells the worker of the change, too; this call answers when it is in force.
+        assert_eq!(self.client.ok("worktree::on-config-change", json!({})).await, json!({"ok": true}));
+    }
+
     /// A process of the binary under test in this stand's environment.
     pub fn command(&self, arguments: &[&str]) -> std::process::Command {
         let mut command = self.seal.command(BINARY);
@@ -227,6 +242,18 @@ impl Stand {
     pub async fn lifecycle(&self, id: &str) -> String {
         let got = self.client.ok("worktree::get", json!({"worktree_id": id})).await;
         got["lifecycle"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Puts the fields of `keys` into `value`, object by object.
+fn merge(value: &mut Value, keys: Value) {
+    match (value, keys) {
+        (Value::Object(fields), Value::Object(keys)) => {
+            for (key, given) in keys {
+                merge(fields.entry(key).or_insert(Value::Null), given);
+            }
+        }
+        (value, given) => *value = given,
     }
 }
 
