@@ -261,7 +261,7 @@ impl Settings {
         if config.audit.max_bytes < MIN_AUDIT_BYTES {
             return Err(refused("audit.max_bytes", format!("must be at least {MIN_AUDIT_BYTES}")));
         }
-        if config.branch_prefix.starts_with('-') || !is_branch_name(&format!("{}x", config.branch_prefix)) {
+        if config.branch_prefix.is_empty() || !is_branch_name(&format!("{}x", config.branch_prefix)) {
             return Err(refused("branch_prefix", format!("`{}` starts no valid branch name", config.branch_prefix)));
         }
         let schedule = &config.prune_schedule;

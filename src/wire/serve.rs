@@ -188,11 +188,25 @@ impl Link {
     }
 }
 
+/// How the engine names the connection of this worker; `None` when it does not say. A link that breaks and is back within
+/// two seconds is seen by this alone: the SDK goes on saying that it is connected.
+async fn connection(bus: &IiiBus) -> Option<String> {
+    let asked = bus.builtin("engine::workers::list", json!({}));
+    let listed = tokio::time::timeout(ASK_LIMIT, asked).await.ok()?.ok()?;
+    let namespace = bus.namespace().unwrap_or_else(|| "default".to_owned());
+    let name = worker_name();
+    let workers = listed.get("workers")?.as_array()?;
+    let ours = workers.iter().find(|one| one["name"] == name && one["namespace"] == namespace)?;
+    ours["id"].as_str().map(str::to_owned)
+}
+
 /// A worker that serves.
 struct Serving {
     worker: Arc<Worker>,
     bus: IiiBus,
     bindings: Bindings,
+    /// The connection on which the start began.
+    connection: Option<String>,
     seed: Value,
     calls: Arc<Background>,
 }
@@ -206,6 +220,7 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     };
     link.insist("no connection yet", registered).await?;
     let bus = IiiBus::new(link.client.clone());
+    let connection = connection(&bus).await;
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
     let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
     let config = ConfigEntry::new(bus.clone(), id.unwrap_or_else(|| WORKER_NAME.to_owned()), home);
@@ -216,7 +231,7 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     rebuild::restore_lost(&ctx, None).await;
     let schedule = PruneSchedule::new(link.client.clone());
     let worker = Arc::new(Worker { ctx, dispatcher: Dispatcher::new(), config, schedule });
-    let serving = Serving { worker, bus, bindings, seed: seed.clone(), calls: Arc::new(Background::new()) };
+    let serving = Serving { worker, bus, bindings, connection, seed: seed.clone(), calls: Arc::new(Background::new()) };
     serving.register_trigger_types(link);
     let functions = catalog::functions();
     serving.register_functions(link, &functions);
@@ -335,23 +350,11 @@ impl Serving {
         });
     }
 
-    /// How the engine names the connection of this worker; `None` when it does not say. A link that breaks and is back
-    /// within two seconds is seen by this alone: the SDK goes on saying that it is connected.
-    async fn connection(&self) -> Option<String> {
-        let asked = self.bus.builtin("engine::workers::list", json!({}));
-        let listed = tokio::time::timeout(ASK_LIMIT, asked).await.ok()?.ok()?;
-        let namespace = self.bus.namespace().unwrap_or_else(|| "default".to_owned());
-        let name = worker_name();
-        let workers = listed.get("workers")?.as_array()?;
-        let ours = workers.iter().find(|one| one["name"] == name && one["namespace"] == namespace)?;
-        ours["id"].as_str().map(str::to_owned)
-    }
-
     /// Watches the link: catches up after a reconnect, and looks after jobs that nobody may be running. Ends only when
     /// the engine turned this worker away.
     async fn watch(&self, link: &Link) -> ServeError {
         let mut up = true;
-        let mut known = self.connection().await;
+        let mut known = self.connection.clone();
         let mut settled = None;
         for turn in 1_u32.. {
             tokio::time::sleep(WATCH).await;
@@ -359,7 +362,7 @@ impl Serving {
                 return error;
             }
             let now = link.is_up();
-            let connection = if now { self.connection().await } else { None };
+            let connection = if now { connection(&self.bus).await } else { None };
             let is_another = known.is_some() && connection.is_some() && known != connection;
             if up && (!now || is_another) {
                 tracing::warn!(url = link.url, "the engine is gone; waiting for it");
