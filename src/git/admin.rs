@@ -197,6 +197,15 @@ pub fn lock_reason(entry: &AdminEntry) -> io::Result<Option<String>> {
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()))
 }
 
+/// The commit that is checked out without a branch, as the entry names it; `None` when a branch is, or when it cannot be
+/// read.
+#[must_use]
+pub fn detached_head(entry: &AdminEntry) -> Option<String> {
+    let head = fs::read_to_string(entry.dir.join("HEAD")).ok()?;
+    let head = head.trim_end();
+    (!head.starts_with("ref:")).then(|| head.to_owned())
+}
+
 /// Copies an entry, file by file, into the new directory `to`, so that it can be put back. Links and other things that
 /// git does not make are left out.
 ///

@@ -52,6 +52,25 @@ impl Tree {
         Ok(())
     }
 
+    /// Makes the index that of HEAD where a first checkout was cut off before it wrote one, so that what lies there can be
+    /// judged: without an index every file would count as one that git does not know. No file is touched. Only when
+    /// nobody works there any more: a lock that is left is taken away.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn index_if_missing(&self) -> Result<(), GitError> {
+        if self.git_dir().join("index").symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let lock = self.git_dir().join("index.lock");
+        match std::fs::remove_file(&lock) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(GitError::reading(lock, error)),
+            _ => {}
+        }
+        self.command(["read-tree", "HEAD"]).writes().run_patiently().await?.expect(&[0])?;
+        Ok(())
+    }
+
     /// Brings index and files from `old`, which they are at, to `new`, and keeps every change that is not in the way.
     /// The branch is moved separately.
     ///

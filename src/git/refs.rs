@@ -95,6 +95,22 @@ impl Repo {
         Ok(String::from_utf8_lossy(&output).lines().map(str::to_owned).collect())
     }
 
+    /// Whether the last thing that happened to a branch was that [`Repo::add_worktree`] made it.
+    ///
+    /// # Errors
+    /// W111 when it is not a full ref name, W102.
+    pub async fn made_for_worktree(&self, full_name: &str) -> Result<bool, GitError> {
+        branch_name::require_full(full_name)?;
+        let output = self
+            .command(["reflog", "show", "-1", "--format=%gs", full_name])
+            .arg("--")
+            .offline()
+            .run()
+            .await?
+            .expect(&[0, 128])?;
+        Ok(output.stdout.trim_ascii() == super::worktrees::MADE.as_bytes())
+    }
+
     /// When a ref was last moved, in seconds since the epoch, as its reflog tells; `None` where it has none.
     ///
     /// # Errors

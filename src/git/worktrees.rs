@@ -22,6 +22,9 @@ use super::refs::{Expected, RefUpdate};
 use super::sha::Sha;
 use super::{Repo, branch_name};
 
+/// What the reflog of a branch says that was made with its worktree.
+pub(super) const MADE: &str = "branch: Created for a worktree";
+
 /// A worktree to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddWorktree {
@@ -82,7 +85,7 @@ impl Repo {
         let known = admin::names(&self.common_dir);
         let known = known.map_err(|source| GitError::reading(self.common_dir.join("worktrees"), source))?;
         let full = format!("refs/heads/{}", add.branch);
-        match self.update_ref(&full, &add.start, Expected::Absent, "branch: Created for a worktree").await? {
+        match self.update_ref(&full, &add.start, Expected::Absent, MADE).await? {
             RefUpdate::Done => {}
             RefUpdate::Lost { .. } => return Err(GitError::BranchExists { branch: add.branch }),
         }
