@@ -4,8 +4,9 @@
 //! the lock of the repository; the checkout, which takes the time, runs side by side with others.
 //!
 //! Killed here → found at the next start → done:
-//! - after the registration, before the record: an entry whose marker is not `ready` → nobody was told of it, so it
-//!   is taken away when nothing was changed in it.
+//! - before there is a marker: a note of what was to be made (`intent`) → that is taken back.
+//! - after the registration, before the record: an entry whose marker is not `ready` and whose process is gone → nobody
+//!   was told of it, so it is taken away when nothing was changed in it.
 //! - after the record: a complete worktree.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::roll_back::{self, Fetched, Parents};
-use super::{Context, marker, provision, request};
+use super::{Context, intent, marker, provision, request};
 use crate::git::admin::{self, AdminEntry};
 use crate::git::{AddWorktree, Found, HookOutcome, Repo, Sha, Tree};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
@@ -320,7 +321,7 @@ async fn register(
     base_sha: &Sha,
 ) -> Result<(AdminEntry, Parents)> {
     let place = Path::new(&record.path);
-    let _guard = ctx.registry.lock(&record.repo_key).await?;
+    let guard = ctx.registry.lock(&record.repo_key).await?;
     // Again, now that nobody else can add one.
     require_budget(ctx, settings, &record.repo_key, Path::new(&record.repo_path))?;
     if place.symlink_metadata().is_ok() {
@@ -330,6 +331,10 @@ async fn register(
         ));
     }
     let parents = Parents::make(place)?;
+    if let Err(error) = intent::note(&guard, record) {
+        parents.undo();
+        return Err(error);
+    }
     let add = AddWorktree {
         path: place.to_owned(),
         branch: record.branch.clone(),
@@ -338,16 +343,19 @@ async fn register(
     };
     if let Err(error) = repo.add_worktree(&add).await {
         parents.undo();
+        intent::settled(&guard, record);
         return Err(error.into());
     }
-    match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
+    let registered = match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
         Ok(entry) => Ok((entry, parents)),
         Err(error) => {
             roll_back::worktree(ctx, repo, record, base_sha).await;
             parents.undo();
             Err(error)
         }
-    }
+    };
+    intent::settled(&guard, record);
+    registered
 }
 
 fn registered_entry(record: &Record) -> Result<AdminEntry> {

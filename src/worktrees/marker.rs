@@ -23,6 +23,9 @@ pub struct Marker {
     pub ready: bool,
     /// The record as it was when the marker was written.
     pub record: Record,
+    /// The process whose create has not answered yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creator: Option<u32>,
 }
 
 /// The format that this release writes.
@@ -37,7 +40,8 @@ fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
 /// # Errors
 /// `W102` when the file cannot be written.
 pub fn write(entry: &AdminEntry, record: &Record, ready: bool) -> Result<()> {
-    let marker = Marker { format: FORMAT, ready, record: record.clone() };
+    let creator = (!ready).then(std::process::id);
+    let marker = Marker { format: FORMAT, ready, record: record.clone(), creator };
     let bytes = serde_json::to_vec_pretty(&marker).map_err(|error| {
         Error::new(Code::RecordUnreadable, format!("the marker cannot be written as JSON: {error}"))
     })?;

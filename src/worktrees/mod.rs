@@ -6,6 +6,7 @@
 //! | [`registry`] | records, jobs and the live-job marks: in memory for reading, written through to the state store |
 //! | [`repo_lock`] | one registry writer per repository, across processes |
 //! | [`marker`] | the small file in git's admin entry that ties a directory to its record |
+//! | [`intent`] | what a create is about to make, so that one that is killed leaves nothing |
 //! | [`rebuild`], [`watch`] | the registry after the store lost records, and after somebody else wrote to it |
 //! | [`unsaved_work`] | the one predicate that every path that can delete asks |
 //! | [`discard`] | how the directory of a worktree goes: audit log, trash, entry |
@@ -32,6 +33,7 @@ pub mod create;
 pub mod discard;
 pub mod get;
 pub mod inspect;
+pub mod intent;
 pub mod kept;
 pub mod list;
 pub mod marker;

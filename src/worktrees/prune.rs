@@ -233,13 +233,15 @@ async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
     if let Some(job) = ctx.registry.live_job(&record.worktree_id) {
         return Err(Skip::waiting(format!("landing ({})", job.job_id)));
     }
-    match record.lifecycle {
-        Lifecycle::Landing => return Err(Skip::waiting("landing".to_owned())),
-        Lifecycle::LandBlocked => return Err(Skip::waiting("land-blocked".to_owned())),
-        Lifecycle::Active | Lifecycle::Claimed | Lifecycle::Orphaned => {}
+    if record.lifecycle == Lifecycle::Landing {
+        return Err(Skip::waiting("landing".to_owned()));
     }
+    // Also one whose land was blocked: there is nothing left in which its owner could go on.
     if inspect::lifecycle_now(record) == Lifecycle::Orphaned {
         return reconcile(record);
+    }
+    if record.lifecycle == Lifecycle::LandBlocked {
+        return Err(Skip::waiting("land-blocked".to_owned()));
     }
     if let Some(session) = &record.session_id {
         return Err(Skip::waiting(format!("claimed by session `{session}`")));
@@ -258,11 +260,11 @@ async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
         Err(error) => return Err(error.into()),
     };
     let work = unsaved_work::judge(record, &tree).await;
-    if work.head.is_none() {
-        return Err(Skip::safety("dirty", "no commit is checked out"));
-    }
     if !work.is_tidy() {
         return Err(Skip::safety("dirty", work.describe()));
+    }
+    if work.head.is_none() {
+        return Err(Skip::safety("dirty", "no commit is checked out"));
     }
     let described = work.describe();
     let cleared = work.clear(record).map_err(|_| Skip::safety("unmerged work", described))?;
@@ -325,7 +327,8 @@ pub fn last_touched(record: &Record) -> i64 {
     touched.max().unwrap_or(0)
 }
 
-fn modified_ms(path: &Path) -> Option<i64> {
+/// When a file was written last, in milliseconds since the epoch.
+pub(super) fn modified_ms(path: &Path) -> Option<i64> {
     let modified = path.metadata().ok()?.modified().ok()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
     i64::try_from(since.as_millis()).ok()

@@ -18,14 +18,16 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::marker::{self, Marker};
-use super::{Context, branch, discard, unsaved_work};
+use super::repo_lock::is_alive;
+use super::{Context, branch, discard, intent, remove, unsaved_work};
 use crate::audit::Action;
 use crate::git::admin::{self, AdminEntry, Link};
 use crate::model::Result;
 use crate::model::id::{is_worktree_id, repo_slug};
 use crate::model::record::{Lifecycle, Record};
 
-/// How long a create may take before its unfinished worktree counts as cut off, in milliseconds.
+/// How long a create may take before its unfinished worktree counts as cut off although a process of that id lives, in
+/// milliseconds.
 const UNFINISHED_AFTER_MS: i64 = 600_000;
 
 /// Gives back the records that the store has lost, or has only in an older form. Reads a few small files per worktree,
@@ -40,6 +42,11 @@ pub async fn restore_lost(ctx: &Arc<Context>, only: Option<&str>) {
 
 /// Takes away what creates that were cut off have left, where it holds nothing.
 pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
+    for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
+        if let Err(error) = intent::take_back(ctx, &repo_key).await {
+            tracing::warn!(repo_key, code = %error.code, %error, "what creates have left stays for the next time");
+        }
+    }
     for (repo_key, entry) in entries(ctx, only) {
         let cleared = match ours(ctx, &repo_key, &entry) {
             Ok(Some(marker)) if !marker.ready => clear_one(ctx, &entry, &marker).await,
@@ -124,11 +131,16 @@ async fn take_back(ctx: &Arc<Context>, repo_key: &str, entry: &AdminEntry) -> Re
 
 async fn clear_one(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> Result<()> {
     let record = &marker.record;
-    if ctx.registry.knows(&record.worktree_id) || ctx.now() - record.created_at < UNFINISHED_AFTER_MS {
+    let cut_off = marker.creator.is_some_and(|pid| !is_alive(pid));
+    let patient = ctx.now() - record.created_at >= UNFINISHED_AFTER_MS;
+    if ctx.registry.knows(&record.worktree_id) || !(cut_off || patient) {
         return Ok(());
     }
     let _guard = ctx.registry.lock(&record.repo_key).await?;
     let tree = ctx.git().tree(Path::new(&record.path))?;
+    // The checkout of a process that was killed may still be going on.
+    remove::require_idle(record).await?;
+    tree.index_if_missing().await?;
     match unsaved_work::judge(record, &tree).await.clear_unfinished() {
         Ok(cleared) => {
             tracing::info!(path = record.path, "an unfinished worktree is taken away");

@@ -20,10 +20,10 @@ pub use super::discard::{discard_tree, drop_entry};
 use super::marker::{self, Identity};
 use super::repo_lock::RepoGuard;
 use super::unsaved_work::{self, Cleared};
-use super::{Context, open_files, request};
+use super::{Context, branch, open_files, request};
 use crate::audit::{Action, Event as Audit};
-use crate::git::Tree;
-use crate::git::admin::AdminEntry;
+use crate::git::admin::{self, AdminEntry};
+use crate::git::{Sha, Tree};
 use crate::model::event::Event;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -152,17 +152,26 @@ async fn take_away(
     Ok(branch_deleted)
 }
 
-/// Drops what is left of a worktree whose directory is gone: git's entry. The record is the caller's to delete.
+/// Drops what is left of a worktree whose directory is gone: git's entry. A commit that was checked out there without a
+/// branch, and that no other ref contains, is kept in a backup ref. The record is the caller's to delete.
 ///
 /// # Errors
-/// `W600` when the audit log cannot tell of it, `W102` when the entry cannot be dropped.
+/// `W600` when the audit log cannot tell of it, `W102` when the entry cannot be dropped or the commit not be kept.
 pub async fn reconcile(ctx: &Context, record: &Record, entry: Option<&AdminEntry>) -> Result<()> {
     let repo = ctx.git().repo(Path::new(&record.repo_key));
     let tip = repo.branch_sha(&record.branch).await.ok().flatten();
+    let detached = entry.and_then(|entry| admin::detached_head(entry)?.parse::<Sha>().ok());
+    let lonely = match &detached {
+        Some(head) => repo.refs_containing(head).await?.is_empty(),
+        None => false,
+    };
     let details = json!({
-        "path": record.path, "branch": record.branch, "head_sha": tip, "entry": entry.map(|entry| &entry.dir),
+        "path": record.path, "branch": record.branch, "head_sha": tip, "detached_sha": detached, "entry": entry.map(|entry| &entry.dir),
         "session_id": record.session_id,
     });
     ctx.audit(Audit::new(Action::Reconcile, details).about(&record.worktree_id, &record.repo_key)).await?;
+    if let Some(head) = detached.filter(|_| lonely) {
+        branch::keep(&repo, &branch::head_backup_ref(&record.worktree_id), &head).await?;
+    }
     entry.map_or(Ok(()), |entry| drop_entry(record, entry))
 }

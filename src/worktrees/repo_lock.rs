@@ -16,9 +16,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
+use super::Context;
+use crate::audit::{Action, Event};
 use crate::model::clock::{Clock as _, SystemClock};
 use crate::model::{Code, Error, Result};
 
@@ -194,8 +197,35 @@ pub fn clear_note(common_dir: &Path, name: &str) -> Result<bool> {
     Ok(noted)
 }
 
+/// What [`unlock`] found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unlocked {
+    /// The lock as it was.
+    pub before: LockState,
+    /// Whether a note of a process that is gone was cleared. False when the lock is held: it is then left alone.
+    pub cleared: bool,
+}
+
+/// Looks at the lock of a repository and clears what a process that is gone has noted there, told in the audit log. A
+/// lock that is held is never taken away: it ends with its holder, so the holder is who has to end.
+///
+/// # Errors
+/// `W300` when the lock cannot be looked at, `W600` when the audit log cannot tell of it.
+pub async fn unlock(ctx: &Context, repo_key: &str) -> Result<Unlocked> {
+    let common = Path::new(repo_key);
+    let before = look(common, LOCK_FILE)?;
+    let Some(holder) = before.holder.clone().filter(|_| !before.held) else {
+        return Ok(Unlocked { before, cleared: false });
+    };
+    let details = json!({"lock": before.path, "pid": holder.pid, "since": holder.since, "alive": before.holder_alive});
+    ctx.audit(Event::new(Action::Unlock, details).in_repo(repo_key)).await?;
+    let cleared = clear_note(common, LOCK_FILE)?;
+    Ok(Unlocked { before, cleared })
+}
+
 /// Whether a process of this id exists; also when it is somebody else's.
-fn is_alive(pid: u32) -> bool {
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     let asked = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None);
     matches!(asked, Ok(()) | Err(nix::errno::Errno::EPERM))

@@ -9,7 +9,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Context, branch, discard, kept, rebuild, trash};
+use super::kept::{self, Kept};
+use super::{Context, branch, discard, rebuild, trash};
 use crate::git::Repo;
 use crate::model::Result;
 
@@ -31,7 +32,7 @@ pub async fn sweep_trash(ctx: &Context) {
                 if ctx.now() < kept.keep_until {
                     continue;
                 }
-                discard::delete_trash(ctx, &place, Some(&kept.record), "kept for retention_hours").await
+                delete_kept(ctx, &place, &kept).await
             }
             Ok(_) if is_old(ctx, &place) => discard::delete_trash(ctx, &place, None, "older than a day").await,
             Ok(_) => continue,
@@ -41,6 +42,29 @@ pub async fn sweep_trash(ctx: &Context) {
             tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
         }
     }
+}
+
+/// Deletes what was kept of a worktree, and the refs that kept its commits.
+async fn delete_kept(ctx: &Context, place: &Path, kept: &Kept) -> Result<()> {
+    discard::delete_trash(ctx, place, Some(&kept.record), "kept for retention_hours").await?;
+    let record = &kept.record;
+    if !Path::new(&record.repo_key).is_dir() || is_needed(ctx, &record.worktree_id)? {
+        return Ok(());
+    }
+    let _guard = ctx.registry.lock(&record.repo_key).await?;
+    let repo = ctx.git().repo(Path::new(&record.repo_key));
+    for name in &kept.backup_refs {
+        branch::drop_backup(ctx, &repo, name, "kept for retention_hours").await?;
+    }
+    Ok(())
+}
+
+/// Whether a worktree, something else that is kept of it, or a land that has not ended needs its backup refs.
+fn is_needed(ctx: &Context, worktree_id: &str) -> Result<bool> {
+    let kept = kept::all(&ctx.settings().root)?;
+    Ok(ctx.registry.knows(worktree_id)
+        || kept.iter().any(|(_, kept)| kept.record.worktree_id == worktree_id)
+        || ctx.registry.unfinished_jobs().iter().any(|job| job.worktree_id == worktree_id))
 }
 
 fn is_old(ctx: &Context, place: &Path) -> bool {
@@ -86,15 +110,10 @@ async fn sweep_backups(ctx: &Context, repo_key: &str) -> Result<()> {
         return Ok(());
     }
     let _guard = ctx.registry.lock(repo_key).await?;
-    let kept = kept::all(&ctx.settings().root)?;
-    let unfinished = ctx.registry.unfinished_jobs();
     for (name, _) in backups {
         let id = name.strip_prefix(branch::BACKUPS).unwrap_or_default();
         let id = id.strip_suffix(".head").unwrap_or(id);
-        let needed = ctx.registry.knows(id)
-            || kept.iter().any(|(_, kept)| kept.record.worktree_id == id)
-            || unfinished.iter().any(|job| job.worktree_id == id);
-        if !needed && is_expired(ctx, &repo, &name).await? {
+        if !is_needed(ctx, id)? && is_expired(ctx, &repo, &name).await? {
             branch::drop_backup(ctx, &repo, &name, "kept for retention_hours").await?;
         }
     }

@@ -107,6 +107,9 @@ pub struct Seen {
     pub lifecycle: Option<Lifecycle>,
     /// When somebody last did something there, in milliseconds since the epoch.
     pub last_used: Option<i64>,
+    /// Whether the stash moved since the worktree was created. All worktrees of a repository share it, so what one
+    /// agent stashed another one may have taken out. False where that cannot be told.
+    pub stash_moved: bool,
 }
 
 /// Looks at every worktree that has a record, and at everything below the worktree root that looks like one of ours.
@@ -157,7 +160,13 @@ pub fn look(ctx: &Context, record: &Record) -> Seen {
         session_id: record.session_id.clone(),
         lifecycle: Some(lifecycle),
         last_used: Some(last_used),
+        stash_moved: stash_moved(record),
     }
+}
+
+fn stash_moved(record: &Record) -> bool {
+    let moved = prune::modified_ms(&Path::new(&record.repo_key).join("logs/refs/stash"));
+    moved.is_some_and(|moved| moved > record.created_at)
 }
 
 /// Looks at a directory at a place of ours that no record names.
@@ -182,6 +191,7 @@ fn look_at_place(ctx: &Context, worktree_id: String, path: &Path) -> Seen {
         session_id: None,
         lifecycle: None,
         last_used: None,
+        stash_moved: false,
     }
 }
 
