@@ -2,6 +2,7 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | [`mod@attach`] | the use cases for a command of the command line, beside a worker that serves |
 //! | [`catalog`] | the single list of functions, with descriptions and schemas |
 //! | [`handler`] | the one wrapper around every function: envelope, deserialization, runtime, errors |
 //! | [`bindings`] | the six trigger types and who is bound to them |
@@ -12,6 +13,7 @@
 //! | [`mod@serve`] | start, watch, stop |
 //! | [`mod@manifest`] | what `--manifest` prints |
 
+pub mod attach;
 pub mod bindings;
 pub mod catalog;
 pub mod configuration;
@@ -22,6 +24,7 @@ pub mod seed;
 pub mod serve;
 pub mod store_watch;
 
+pub use attach::attach;
 pub use manifest::manifest;
 pub use serve::{ServeError, ServeOptions, serve};
 

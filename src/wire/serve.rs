@@ -221,9 +221,7 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     link.insist("no connection yet", registered).await?;
     let bus = IiiBus::new(link.client.clone());
     let connection = connection(&bus).await;
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
-    let config = ConfigEntry::new(bus.clone(), id.unwrap_or_else(|| WORKER_NAME.to_owned()), home);
+    let config = config_entry(&bus);
     let settings = link.insist("the configuration does not answer", || config.establish(seed)).await?;
     let bindings = Bindings::default();
     let ctx = context(&bus, &bindings, settings);
@@ -243,7 +241,14 @@ async fn start(link: &Link, seed: &Value) -> Result<Serving, ServeError> {
     Ok(serving)
 }
 
-fn context(bus: &IiiBus, bindings: &Bindings, settings: Settings) -> Arc<Context> {
+/// The entry with which this process is to be configured.
+pub(super) fn config_entry(bus: &IiiBus) -> ConfigEntry {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
+    ConfigEntry::new(bus.clone(), id.unwrap_or_else(|| WORKER_NAME.to_owned()), home)
+}
+
+pub(super) fn context(bus: &IiiBus, bindings: &Bindings, settings: Settings) -> Arc<Context> {
     let bus = Arc::new(bus.clone());
     let events = BusEvents::new((*bus).clone(), bindings.clone());
     let ports = Ports {
@@ -347,6 +352,7 @@ impl Serving {
                 }
                 tokio::time::sleep(RETRY).await;
             }
+            rebuild::clear_unfinished(&worker.ctx, None).await;
         });
     }
 

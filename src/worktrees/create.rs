@@ -346,14 +346,15 @@ async fn register(
         intent::settled(&guard, record);
         return Err(error.into());
     }
-    let registered = match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
-        Ok(entry) => Ok((entry, parents)),
-        Err(error) => {
-            roll_back::worktree(ctx, repo, record, base_sha).await;
-            parents.undo();
-            Err(error)
-        }
-    };
+    let registered =
+        match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
+            Ok(entry) => Ok((entry, parents)),
+            Err(error) => {
+                roll_back::worktree(ctx, repo, record, base_sha).await;
+                parents.undo();
+                Err(error)
+            }
+        };
     intent::settled(&guard, record);
     registered
 }
