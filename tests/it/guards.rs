@@ -137,6 +137,42 @@ fn no_repository_is_ever_pruned_as_a_whole() {
 }
 
 #[test]
+fn one_judgement_permits_a_deletion() {
+    // What takes something away for good, and where it may stand.
+    let calls: [(&str, &[&str]); 6] = [
+        ("Cleared {", &["worktrees/unsaved_work.rs"]),
+        ("trash::discard(", &["worktrees/discard.rs"]),
+        ("tree.remove(", &["worktrees/discard.rs"]),
+        ("abort_operation()", &["land/act.rs"]),
+        (".delete_ref(", &["worktrees/branch.rs", "worktrees/create.rs", "worktrees/intent.rs", "land/act.rs"]),
+        ("remove_dir_all(", &["worktrees/create.rs", "worktrees/kept.rs", "worktrees/trash.rs"]),
+    ];
+    for (path, text) in sources("src") {
+        // Git's own layer is told what to do; the engine and the tour have files of their own.
+        if !matches!(module(&path), "worktrees" | "land" | "queue" | "wire") {
+            continue;
+        }
+        let code = code(production(&text));
+        for (call, places) in calls {
+            assert!(!code.contains(call) || places.contains(&path.as_str()), "src/{path} has `{call}`");
+        }
+        // Whether a worktree is clean is asked by the reads, by the judgement, and by the land of what it sees.
+        let asks = ["worktrees/inspect.rs", "worktrees/unsaved_work.rs", "land/observe.rs"];
+        assert!(!code.contains("tree.status()") || asks.contains(&path.as_str()), "src/{path} judges for itself");
+    }
+}
+
+#[test]
+fn what_destroys_writes_it_down_first() {
+    let places =
+        ["discard", "branch", "create", "intent", "remove", "restore"].map(|name| format!("src/worktrees/{name}.rs"));
+    for path in places.iter().map(String::as_str).chain(["src/land/act.rs"]) {
+        let text = std::fs::read_to_string(root().join(path)).unwrap();
+        assert!(code(production(&text)).contains("ctx.audit("), "{path} destroys without a word");
+    }
+}
+
+#[test]
 fn standard_output_belongs_to_the_command_line() {
     for (path, text) in sources("src") {
         let code = code(&text);

@@ -9,6 +9,7 @@ mod cli;
 mod engine;
 mod git;
 mod guards;
+mod registry;
 mod scenarios;
 mod support;
 mod surface;

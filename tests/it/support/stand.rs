@@ -116,6 +116,13 @@ impl Stand {
         self.restart_worker().await;
     }
 
+    /// SIGKILL for the worker (and the engine that lives in it), then `change`, then the same again.
+    pub async fn kill_change_and_restart(&mut self, change: impl FnOnce(&Seal)) {
+        self.worker.kill();
+        change(&self.seal);
+        self.restart_worker().await;
+    }
+
     /// SIGTERM for the worker, then the same again.
     pub async fn stop_and_restart(&mut self) -> ExitStatus {
         self.leave_engine_in_worker();
@@ -151,9 +158,15 @@ impl Stand {
     /// Stops the engine that lives in this process and starts it again, on the same ports and state. The worker is
     /// left alone.
     pub async fn restart_engine(&mut self) {
+        self.change_and_restart_engine(|_| ()).await;
+    }
+
+    /// The same, with `change` between stop and start.
+    pub async fn change_and_restart_engine(&mut self, change: impl FnOnce(&Seal)) {
         let EngineSide::Here(engine) = &mut self.engine else { panic!("this stand's engine is not ours to restart") };
         self.client.sdk().shutdown();
         engine.take().expect("an engine runs").shutdown().await;
+        change(&self.seal);
         *engine = Some(start_here(&self.seal, port(&self.url), port(&self.http)).await);
         self.client = Client::connect(&self.url).await;
         self.answers().await;

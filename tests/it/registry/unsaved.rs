@@ -1,0 +1,133 @@
+//! What counts as unsaved work, on every path that deletes.
+
+use serde_json::json;
+use worktree::worktrees::{prune, remove, unsaved_work};
+
+use super::bench::Bench;
+use crate::support::Checkout;
+
+async fn bench() -> Bench {
+    Bench::with(json!({"prune_expire_hours": 0})).await
+}
+
+/// Refused by remove with this code and these words, and skipped by the sweep.
+async fn stays(bench: &Bench, id: &str, code: &str, words: &str) {
+    let request = remove::Request { worktree_id: id.to_owned(), force: false, delete_branch: true };
+    let error = remove::run(&bench.ctx, request).await.unwrap_err();
+    assert_eq!(error.code.as_str(), code, "{error}");
+    assert!(error.message.contains(words), "{error}");
+    let swept = prune::run(&bench.ctx, prune::Request::default()).await.unwrap();
+    let skip = swept.skipped.iter().find(|skip| skip.id == id).unwrap();
+    assert!(skip.reason.contains(words), "{}", skip.reason);
+    assert!(std::path::Path::new(&bench.ctx.registry.record(id).unwrap().path).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_that_git_was_told_not_to_look_at_count() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        let bench = bench().await;
+        let repository = bench.repository("shop");
+        let (record, checkout) = bench.create(&repository).await;
+        checkout.git(&["update-index", flag, "README"]);
+        checkout.write("README", "local\n");
+        assert_eq!(checkout.git(&["status", "--porcelain"]), "", "git does not show it");
+        stays(&bench, &record.worktree_id, "W220", "1 changed file that git was told not to look at").await;
+        assert_eq!(checkout.read("README"), "local\n");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_operation_counts_also_when_the_tree_is_clean() {
+    let bench = bench().await;
+    let repository = bench.repository("shop");
+    let (record, checkout) = bench.create(&repository).await;
+    checkout.git(&["bisect", "start"]);
+    stays(&bench, &record.worktree_id, "W220", "a bisection").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_told_counts() {
+    let bench = bench().await;
+    let repository = bench.repository("shop");
+    let (record, checkout) = bench.create(&repository).await;
+    let index = std::path::PathBuf::from(checkout.git(&["rev-parse", "--path-format=absolute", "--git-path", "index"]));
+    std::fs::write(&index, "no index").unwrap();
+    stays(&bench, &record.worktree_id, "W220", "could not be told").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_commit_that_nothing_contains_counts_even_when_it_is_the_base() {
+    let bench = bench().await;
+    let repository = bench.repository("shop");
+    repository.git(&["checkout", "--quiet", "-b", "short-lived"]);
+    let lonely = repository.commit("pears", "4\n");
+    repository.git(&["checkout", "--quiet", "main"]);
+    let request = worktree::worktrees::create::Request {
+        repo_path: repository.text(),
+        base_ref: Some("short-lived".to_owned()),
+        ..worktree::worktrees::create::Request::default()
+    };
+    let created = worktree::worktrees::create::run(&bench.ctx, request).await.unwrap();
+    let checkout = Checkout::at(&created.path, &bench.seal);
+    checkout.git(&["checkout", "--quiet", "--detach"]);
+    repository.git(&["branch", "-D", "short-lived", &created.branch]);
+    stays(&bench, &created.worktree_id, "W221", "1 commit not landed").await;
+    assert_eq!(checkout.sha("HEAD"), lonely);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_whose_base_is_gone_is_not_deleted() {
+    let bench = bench().await;
+    for by_sweep in [false, true] {
+        let repository = bench.repository(if by_sweep { "farm" } else { "shop" });
+        repository.git(&["checkout", "--quiet", "-b", "short-lived"]);
+        let lonely = repository.commit("pears", "4\n");
+        repository.git(&["checkout", "--quiet", "main"]);
+        let mut created = Vec::new();
+        for _ in 0..2 {
+            let request = worktree::worktrees::create::Request {
+                repo_path: repository.text(),
+                base_ref: Some("short-lived".to_owned()),
+                ..worktree::worktrees::create::Request::default()
+            };
+            created.push(worktree::worktrees::create::run(&bench.ctx, request).await.unwrap());
+        }
+        repository.git(&["branch", "-D", "short-lived"]);
+        if by_sweep {
+            let swept = prune::run(&bench.ctx, prune::Request::default()).await.unwrap();
+            for one in &created {
+                assert!(swept.pruned.contains(&one.worktree_id), "{:?}", swept.skipped);
+            }
+        } else {
+            for one in &created {
+                let id = one.worktree_id.clone();
+                let request = remove::Request { worktree_id: id, force: false, delete_branch: true };
+                remove::run(&bench.ctx, request).await.unwrap();
+            }
+        }
+        // The first may go, since the second contains the commit; then that one is the last that does.
+        let left: Vec<_> = created.iter().filter_map(|one| repository.branch(&one.branch)).collect();
+        assert_eq!(left, std::slice::from_ref(&lonely));
+        // With a tag on it, it goes.
+        repository.git(&["tag", "kept", &lonely]);
+        let record = bench.ctx.registry.records();
+        assert!(record.iter().all(|record| record.repo_key != created[0].repo_key));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_goes_when_a_tag_or_a_remote_contains_it() {
+    let bench = bench().await;
+    for keeper in ["refs/tags/v1", "refs/remotes/origin/topic"] {
+        let repository = bench.repository(&keeper.replace('/', "-"));
+        let (record, checkout) = bench.create(&repository).await;
+        let head = checkout.commit("apples", "3\n");
+        let repo = bench.ctx.git().repo(record.repo_key.as_ref());
+        let tip = head.parse().unwrap();
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap(), None);
+        repository.git(&["update-ref", "refs/iii/wt-backup/wt_000000000000", &head]);
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap(), None, "backups expire");
+        repository.git(&["update-ref", keeper, &head]);
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap().as_deref(), Some(keeper));
+    }
+}
