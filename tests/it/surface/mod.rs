@@ -9,7 +9,7 @@ mod integrated;
 mod looking;
 mod refusals;
 mod rolling_back;
-mod schemas;
+pub mod schemas;
 mod serving;
 
 use std::path::{Path, PathBuf};
