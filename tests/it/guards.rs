@@ -144,8 +144,8 @@ fn one_judgement_permits_a_deletion() {
         ("trash::discard(", &["worktrees/discard.rs"]),
         ("tree.remove(", &["worktrees/discard.rs"]),
         ("abort_operation()", &["land/act.rs"]),
-        (".delete_ref(", &["worktrees/branch.rs", "worktrees/create.rs", "worktrees/intent.rs", "land/act.rs"]),
-        ("remove_dir_all(", &["worktrees/create.rs", "worktrees/kept.rs", "worktrees/trash.rs"]),
+        (".delete_ref(", &["worktrees/branch.rs", "worktrees/roll_back.rs", "worktrees/intent.rs", "land/act.rs"]),
+        ("remove_dir_all(", &["worktrees/roll_back.rs", "worktrees/kept.rs", "worktrees/trash.rs"]),
     ];
     for (path, text) in sources("src") {
         // Git's own layer is told what to do; the engine and the tour have files of their own.
@@ -164,8 +164,8 @@ fn one_judgement_permits_a_deletion() {
 
 #[test]
 fn what_destroys_writes_it_down_first() {
-    let places =
-        ["discard", "branch", "create", "intent", "remove", "restore"].map(|name| format!("src/worktrees/{name}.rs"));
+    let places = ["discard", "branch", "roll_back", "intent", "remove", "restore"]
+        .map(|name| format!("src/worktrees/{name}.rs"));
     for path in places.iter().map(String::as_str).chain(["src/land/act.rs"]) {
         let text = std::fs::read_to_string(root().join(path)).unwrap();
         assert!(code(production(&text)).contains("ctx.audit("), "{path} destroys without a word");
