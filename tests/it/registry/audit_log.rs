@@ -61,7 +61,7 @@ fn an_untouched_log_is_intact_and_an_empty_one_too() {
 
 #[test]
 fn a_change_a_deletion_another_order_and_a_cut_are_each_told() {
-    let edited = faults(|lines| lines[2] = lines[2].replace("b2", "b9"));
+    let edited = faults(|lines| lines[2] = lines[2].replace("\"b2\"", "\"b9\""));
     assert!(matches!(edited[..], [Fault::Edited { line: 3, .. }]), "{edited:?}");
     let deleted = faults(|lines| drop(lines.remove(2)));
     assert!(matches!(deleted[..], [Fault::Deleted { line: 3, from: 3, to: 3, .. }]), "{deleted:?}");
