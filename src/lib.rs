@@ -14,6 +14,7 @@
 //! | [`audit`] | the authenticated log of everything that is destroyed |
 //! | [`bus`] | what is needed of the engine, as narrow traits, and their `iii-sdk` implementation |
 //! | [`engine`] | the embedded engine for one machine; knows nothing of worktrees |
+//! | `fault` | places at which a test may end or disturb the process; nothing in a release build |
 //! | [`model`] | plain types, no input or output |
 //!
 //! Imports go one way too: `cli`, `wire` → `worktrees`, `land`, `queue` → `git`, `bus`,
@@ -25,6 +26,7 @@ pub mod audit;
 pub mod bus;
 pub mod cli;
 pub mod engine;
+mod fault;
 pub mod git;
 pub mod land;
 pub mod model;

@@ -13,15 +13,14 @@ use iii_sdk::{IIIClient, TriggerAction};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{Fut, LandQueue, NotQueued, Shell, ShellCommand, ShellExit, ShellFault, StateStore};
+use super::{Fut, LandQueue, NotQueued, StateStore};
+use crate::fault;
 use crate::model::{Code, Error, Result};
+
+mod shell;
 
 /// How long a call of the state store, the configuration or the queue may take.
 const CALL_LIMIT: Duration = Duration::from_secs(15);
-/// What the shell worker gets on top of the command's own limit before the call counts as lost.
-const SHELL_GRACE_MS: u64 = 15_000;
-/// How much of a command's output is kept, in bytes.
-const TAIL_BYTES: usize = 8 * 1024;
 /// The code that the engine answers with when nobody serves a function.
 const NOT_FOUND: &str = "function_not_found";
 
@@ -96,6 +95,22 @@ impl IiiBus {
         }
     }
 
+    /// A call that changes the store.
+    async fn write(&self, function_id: &str, scope: &str, key: &str, mut payload: Value) -> Result<Value> {
+        let point = fault::point("state", || format!("{function_id} {scope}")).map_err(|injected| {
+            Error::new(Code::StateUnreachable, format!("{function_id} failed: injected ({injected:?})"))
+        })?;
+        payload["scope"] = json!(scope);
+        payload["key"] = json!(key);
+        // An increment counts; done twice it is another one.
+        if point.repeats() && function_id != "state::update" {
+            self.state(function_id, payload.clone()).await?;
+        }
+        let answer = self.state(function_id, payload).await?;
+        point.passed();
+        Ok(answer)
+    }
+
     async fn state(&self, function_id: &str, payload: Value) -> Result<Value> {
         self.call(function_id, payload, None, CALL_LIMIT).await.map_err(|error| {
             let why = match error {
@@ -153,13 +168,11 @@ impl StateStore for IiiBus {
     }
 
     fn set<'a>(&'a self, scope: &'a str, key: &'a str, value: Value) -> Fut<'a, Result<()>> {
-        Box::pin(async move {
-            self.state("state::set", json!({"scope": scope, "key": key, "value": value})).await.map(drop)
-        })
+        Box::pin(async move { self.write("state::set", scope, key, json!({"value": value})).await.map(drop) })
     }
 
     fn delete<'a>(&'a self, scope: &'a str, key: &'a str) -> Fut<'a, Result<()>> {
-        Box::pin(async move { self.state("state::delete", json!({"scope": scope, "key": key})).await.map(drop) })
+        Box::pin(async move { self.write("state::delete", scope, key, json!({})).await.map(drop) })
     }
 
     fn list<'a>(&'a self, scope: &'a str) -> Fut<'a, Result<Vec<Value>>> {
@@ -178,7 +191,7 @@ impl StateStore for IiiBus {
     fn increment<'a>(&'a self, scope: &'a str, key: &'a str, field: &'a str) -> Fut<'a, Result<Value>> {
         Box::pin(async move {
             let ops = json!([{"type": "increment", "path": field, "by": 1}]);
-            let answer = self.state("state::update", json!({"scope": scope, "key": key, "ops": ops})).await?;
+            let answer = self.write("state::update", scope, key, json!({"ops": ops})).await?;
             if let Some(errors) = answer.get("errors").filter(|e| e.as_array().is_some_and(|list| !list.is_empty())) {
                 return Err(Error::new(Code::RecordUnreadable, format!("{scope}/{key} cannot be updated: {errors}")));
             }
@@ -205,77 +218,14 @@ impl LandQueue for IiiBus {
 
     fn enqueue<'a>(&'a self, queue: &'a str, function_id: &'a str, data: Value) -> Fut<'a, Result<(), NotQueued>> {
         Box::pin(async move {
-            let action = Some(TriggerAction::Enqueue { queue: queue.to_owned() });
-            self.call_in(None, function_id, data, action, CALL_LIMIT)
-                .await
-                .map(drop)
-                .map_err(|error| NotQueued { why: error.to_string() })
-        })
-    }
-}
-
-/// The last `limit` bytes of `text`, cut at a character, with a mark when something was cut.
-fn tail(text: &str, limit: usize) -> String {
-    if text.len() <= limit {
-        return text.to_owned();
-    }
-    let start = (text.len() - limit..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-    format!("…{}", &text[start..])
-}
-
-/// Reads what the shell worker says of a command that ended.
-fn shell_exit(answer: &Value) -> ShellExit {
-    let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default().trim_end();
-    let (out, err) = (text("stdout"), text("stderr"));
-    let both = if out.is_empty() || err.is_empty() { format!("{out}{err}") } else { format!("{out}\n{err}") };
-    ShellExit {
-        exit_code: answer.get("exit_code").and_then(Value::as_i64),
-        timed_out: answer.get("timed_out").and_then(Value::as_bool).unwrap_or(false),
-        duration_ms: answer.get("duration_ms").and_then(Value::as_u64),
-        output_tail: tail(&both, TAIL_BYTES),
-    }
-}
-
-impl Shell for IiiBus {
-    fn exec<'a>(&'a self, command: &'a ShellCommand) -> Fut<'a, Result<ShellExit, ShellFault>> {
-        Box::pin(async move {
-            let payload = json!({
-                "command": command.command, "cwd": command.cwd, "timeout_ms": command.timeout_ms,
-                "fs_scope": {"root": command.cwd},
-            });
-            let limit = Duration::from_millis(command.timeout_ms.saturating_add(SHELL_GRACE_MS));
-            let mut losses = self.losses.subscribe();
-            let answer = tokio::select! {
-                answer = self.call("shell::exec", payload, None, limit) => answer,
-                _ = losses.changed() => Err(SdkError::NotConnected),
-            };
-            match answer {
-                Ok(answer) => Ok(shell_exit(&answer)),
-                Err(SdkError::Remote { code, .. }) if code == NOT_FOUND => Err(ShellFault::NoProvider),
-                Err(SdkError::Remote { code, message, .. }) if code == "invocation_stopped" => {
-                    Err(ShellFault::Interrupted(message))
-                }
-                Err(SdkError::Remote { code, message, .. }) => Err(ShellFault::Refused { code, message }),
-                Err(other) => Err(ShellFault::Interrupted(other.to_string())),
+            let point = fault::effect("enqueue").map_err(|error| NotQueued { why: error.to_string() })?;
+            for _ in 0..=i32::from(point.repeats()) {
+                let action = Some(TriggerAction::Enqueue { queue: queue.to_owned() });
+                let queued = self.call_in(None, function_id, data.clone(), action, CALL_LIMIT).await;
+                queued.map_err(|error| NotQueued { why: error.to_string() })?;
             }
+            point.passed();
+            Ok(())
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tail_keeps_the_end_and_whole_characters() {
-        assert_eq!(tail("abc", 3), "abc");
-        assert_eq!(tail("äbc", 3), "…bc");
-    }
-
-    #[test]
-    fn output_of_both_streams_is_kept_in_order() {
-        let exit = shell_exit(&json!({"exit_code": 3, "stdout": "one\n", "stderr": "two\n", "duration_ms": 5}));
-        assert_eq!(exit.output_tail, "one\ntwo");
-        assert_eq!((exit.exit_code, exit.timed_out, exit.duration_ms), (Some(3), false, Some(5)));
     }
 }

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::model::Result;
 use crate::model::event::Event;
@@ -72,6 +73,8 @@ pub struct ShellExit {
     pub exit_code: Option<i64>,
     /// Whether the shell worker ended it at its time limit.
     pub timed_out: bool,
+    /// Whether somebody else ended it.
+    pub killed: bool,
     /// How long it ran in milliseconds, as far as the shell worker tells.
     pub duration_ms: Option<u64>,
     /// The end of what it printed, standard output first.
@@ -96,8 +99,12 @@ pub enum ShellFault {
 
 /// The shell worker.
 pub trait Shell: Send + Sync {
-    /// Runs `command` to its end.
-    fn exec<'a>(&'a self, command: &'a ShellCommand) -> Fut<'a, Result<ShellExit, ShellFault>>;
+    /// Runs `command` to its end. Once `stop` is true it is ended where that can be done, and counts as interrupted.
+    fn exec<'a>(
+        &'a self,
+        command: &'a ShellCommand,
+        stop: watch::Receiver<bool>,
+    ) -> Fut<'a, Result<ShellExit, ShellFault>>;
 }
 
 /// Where events go after the state they report is stored. Never waits, never fails.

@@ -80,20 +80,12 @@ impl Tree {
         if old == new {
             return Ok(MoveOutcome::Moved);
         }
-        // A file that is missing is written by git, so it is never in the way.
         let is_there = |path: &PathBuf| self.root().join(path).symlink_metadata().is_ok();
         let unknown = self.unknown_in_the_way(old, new).await?;
-        let mut different = self.unlike(&unknown, new).await?;
-        if !different.is_empty() {
-            // All of them are named at once, so that one look at the checkout is enough.
-            let (changed, staged) = self.changed_in_the_way(old, new).await?;
-            different.extend(self.unlike(&Vec::from_iter(changed.into_iter().filter(is_there)), new).await?);
-            different.extend(staged);
-            different.sort();
-            different.dedup();
-            return Ok(MoveOutcome::InTheWay { files: different });
+        if let Some(files) = self.different_in_the_way(&unknown, old, new).await? {
+            return Ok(MoveOutcome::InTheWay { files });
         }
-        if self.read_tree(old, new).await? {
+        if self.read_tree(old, new, &[]).await? {
             return Ok(MoveOutcome::Moved);
         }
         let (changed, staged) = self.changed_in_the_way(old, new).await?;
@@ -104,7 +96,7 @@ impl Tree {
         files.sort();
         if files.is_empty() && !candidates.is_empty() {
             self.point_index(&candidates, new).await?;
-            if self.read_tree(old, new).await? {
+            if self.read_tree(old, new, &[]).await? {
                 return Ok(MoveOutcome::Moved);
             }
             self.point_index(&candidates, old).await?;
@@ -115,10 +107,60 @@ impl Tree {
         Ok(MoveOutcome::InTheWay { files: named.unwrap_or_default() })
     }
 
-    /// A two-tree merge of index and files; `false` when something is in the way.
-    async fn read_tree(&self, old: &Sha, new: &Sha) -> Result<bool, GitError> {
+    /// What [`Tree::fast_forward`] would refuse; nothing is changed. Whether files that are as `new` has them already can
+    /// be taken over is left to it.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn would_fast_forward(&self, old: &Sha, new: &Sha) -> Result<MoveOutcome, GitError> {
+        if old == new {
+            return Ok(MoveOutcome::Moved);
+        }
+        let unknown = self.unknown_in_the_way(old, new).await?;
+        if let Some(files) = self.different_in_the_way(&unknown, old, new).await? {
+            return Ok(MoveOutcome::InTheWay { files });
+        }
+        if self.read_tree(old, new, &["--dry-run"]).await? {
+            return Ok(MoveOutcome::Moved);
+        }
+        let files = self.changed_and_different(old, new).await?;
+        Ok(if files.is_empty() { MoveOutcome::Moved } else { MoveOutcome::InTheWay { files } })
+    }
+
+    /// Everything in the way, when one of the `unknown` files differs from what `new` would put there.
+    async fn different_in_the_way(
+        &self,
+        unknown: &[PathBuf],
+        old: &Sha,
+        new: &Sha,
+    ) -> Result<Option<Vec<PathBuf>>, GitError> {
+        let mut different = self.unlike(unknown, new).await?;
+        if different.is_empty() {
+            return Ok(None);
+        }
+        // All of them are named at once, so that one look at the checkout is enough.
+        different.extend(self.changed_and_different(old, new).await?);
+        different.sort();
+        different.dedup();
+        Ok(Some(different))
+    }
+
+    /// Changed files in the way that are not as `new` has them, and staged ones.
+    async fn changed_and_different(&self, old: &Sha, new: &Sha) -> Result<Vec<PathBuf>, GitError> {
+        let (mut changed, staged) = self.changed_in_the_way(old, new).await?;
+        // A file that is missing is written by git, so it is never in the way.
+        changed.retain(|path| self.root().join(path).symlink_metadata().is_ok());
+        let mut files = self.unlike(&Vec::from_iter(changed), new).await?;
+        files.extend(staged);
+        files.sort();
+        Ok(files)
+    }
+
+    /// A two-tree merge of index and files, `how` added; `false` when something is in the way.
+    async fn read_tree(&self, old: &Sha, new: &Sha, how: &[&str]) -> Result<bool, GitError> {
         let output = self
             .command(["read-tree", "-m", "-u", "--no-recurse-submodules"])
+            .args(how)
             .args([old, new])
             .config("checkout.workers", "0")
             .writes()

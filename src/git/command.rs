@@ -28,6 +28,7 @@ use tokio::sync::oneshot;
 use super::capture::{Capture, Keep};
 use super::error::{GitError, classify};
 use super::surroundings::Variable;
+use crate::fault::{self, Injected};
 
 /// How long a process may take to clean up after it was asked to end.
 const POLITE: Duration = Duration::from_secs(2);
@@ -95,15 +96,28 @@ impl Output {
 
 /// Runs the process to its end. Dropping the future ends the process.
 pub(super) async fn run(plan: Plan) -> Result<Output, GitError> {
+    let point = fault::point("git", || plan.what.clone()).map_err(|injected| disturbed(&plan, injected))?;
     let (waiting, abandoned) = oneshot::channel::<()>();
     let answer = tokio::spawn(supervise(plan, abandoned)).await;
     drop(waiting);
+    point.passed();
     match answer {
         Ok(answer) => answer,
         Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
         Err(_) => {
             Err(GitError::Spawn { program: "git".to_owned(), source: io::Error::other("the runtime is shutting down") })
         }
+    }
+}
+
+/// The failure that a test has planned.
+fn disturbed(plan: &Plan, injected: Injected) -> GitError {
+    let what = plan.what.clone();
+    match injected {
+        Injected::Refused => {
+            GitError::Failed { what, code: Some(128), signal: None, stderr: "fatal: injected".to_owned() }
+        }
+        Injected::Transient => GitError::Timeout { what, limit: plan.limit },
     }
 }
 

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::decide::{self, Action};
 use super::gate;
-use super::observe::{Observed, required};
+use super::observe::{Observed, Place, required, texts};
+use super::step::Stop;
 use super::transition::{Block, Event};
 use crate::audit::{Action as AuditAction, Event as Audit};
 use crate::git::{Expected, MoveOutcome, Operation, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree};
@@ -15,6 +16,7 @@ use crate::model::event::BlockReason;
 use crate::model::job::Job;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
+use crate::worktrees::marker::{self, Identity};
 use crate::worktrees::remove::{self, branch_ref};
 use crate::worktrees::{Context, unsaved_work};
 
@@ -25,7 +27,14 @@ pub type Effect = Option<Event>;
 ///
 /// # Errors
 /// What git, the store or the shell report when it could not be done; the same decision can be taken again.
-pub async fn act(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed, action: Action) -> Result<Effect> {
+pub async fn act(
+    ctx: &Arc<Context>,
+    job: &Job,
+    record: &Record,
+    seen: &Observed,
+    action: Action,
+    stop: &Stop,
+) -> Result<Effect> {
     match action {
         Action::Record(event) => Ok(Some(event)),
         Action::AbortOperation => {
@@ -50,11 +59,11 @@ pub async fn act(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed
         Action::RebaseInTree => rebase_in_tree(job, the_tree(seen)?).await.map(Some),
         Action::RunGate => {
             let test_cmd = job.test_cmd.as_deref().unwrap_or_default();
-            gate::run(ctx, job, test_cmd).await.map(Some)
+            gate::run(ctx, job, test_cmd, stop).await.map(Some)
         }
         Action::Swap => swap(ctx, job, &seen.repo).await,
         Action::CatchUpCheckouts => catch_up(ctx, job, &seen.repo).await.map(Some),
-        Action::CleanUp => clean_up(ctx, job, record, seen).await.map(Some),
+        Action::CleanUp => clean_up(ctx, job, record, seen).await,
     }
 }
 
@@ -72,10 +81,6 @@ async fn tell_abort(ctx: &Context, job: &Job, tree: &Tree) -> Result<()> {
         "operation": tree.operation().map(Operation::name), "forced": job.force_restart,
     });
     ctx.audit(Audit::new(AuditAction::AbortOperation, details).about(&job.worktree_id, &job.repo_key)).await
-}
-
-fn texts(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 fn failed(message: String) -> Event {
@@ -128,6 +133,33 @@ async fn apply_rebase(ctx: &Context, job: &Job, seen: &Observed) -> Result<Event
     }
 }
 
+/// Makes branch and working tree agree again after a rebase step was given up: a branch that was moved ahead of its tree
+/// goes back, a rebase of ours that was cut off is discarded.
+///
+/// # Errors
+/// What git reports when it cannot be done.
+pub async fn settle_rebase(ctx: &Context, job: &Job, record: &Record) -> Result<()> {
+    if let Identity::Ours(tree, _) = marker::identify(&ctx.git(), record)? {
+        let open = tree.operation().is_some_and(Operation::is_rebase);
+        if job.rebase_started && open && !tree.rebase_stopped() {
+            tree.abort_rebase().await?;
+        }
+    }
+    if let (Some(_), Some(_)) = (&job.head_sha, &job.rebased_sha) {
+        let from = required("head_sha", job.head_sha.as_ref())?;
+        let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+        let back = format!("worktree: {} taken back, the rebase was given up", job.job_id);
+        let repo = ctx.git().repo(Path::new(&job.repo_key));
+        let _guard = ctx.registry.lock(&job.repo_key).await?;
+        if let RefUpdate::Lost { .. } =
+            repo.update_ref(&branch_ref(&job.branch), &from, Expected::Is(to), &back).await?
+        {
+            tracing::debug!(job = job.job_id, "the branch had not been moved");
+        }
+    }
+    Ok(())
+}
+
 fn moved_away(job: &Job) -> Block {
     let message = format!("the branch `{}` moved while it was landing; nothing was landed, land again", job.branch);
     Block::new(BlockReason::BranchMoved, Code::BranchMoved, message)
@@ -162,6 +194,14 @@ async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
         ));
     }
     let _guard = ctx.registry.lock(&job.repo_key).await?;
+    for path in &job.target_checkouts {
+        // Seen beforehand, so that the target is not moved only to be taken back.
+        if let Ok(tree) = ctx.git().tree(Path::new(path))
+            && let MoveOutcome::InTheWay { files } = tree.would_fast_forward(&from, &to).await?
+        {
+            return Ok(Some(Event::Blocked(Refusal::in_the_way(job, path, &files).into_block())));
+        }
+    }
     let name = branch_ref(&job.target_branch);
     let message = format!("worktree: {} landed {}", job.job_id, job.branch);
     match repo.update_ref(&name, &to, Expected::Is(from.clone()), &message).await? {
@@ -243,6 +283,10 @@ impl Refusal {
         );
         Refusal { message, files: Vec::new() }
     }
+
+    fn into_block(self) -> Block {
+        Block::new(BlockReason::TargetCheckedOutDirty, Code::TargetCheckedOut, self.message).with_files(self.files)
+    }
 }
 
 /// Moves the target back to where it was. When somebody has moved it on meanwhile, it has landed.
@@ -253,8 +297,7 @@ async fn take_back(job: &Job, repo: &Repo, from: &Sha, to: &Sha, refused: Refusa
         tracing::warn!(job = job.job_id, why = refused.message, "landed, but a checkout of the target was left behind");
         return Ok(Event::Swapped);
     }
-    let block = Block::new(BlockReason::TargetCheckedOutDirty, Code::TargetCheckedOut, refused.message);
-    Ok(Event::Blocked(block.with_files(refused.files)))
+    Ok(Event::Blocked(refused.into_block()))
 }
 
 /// What is true after a merge step was given up: nothing has landed, or the target is taken back, or it has landed.
@@ -274,9 +317,9 @@ pub async fn settle_merge(job: &Job, repo: &Repo, error: &Error) -> Result<Event
 }
 
 /// Removes the landed worktree and its branch, or says why it is kept.
-async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed) -> Result<Event> {
+async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed) -> Result<Effect> {
     if job.keep {
-        return Ok(Event::Finished { kept_reason: None });
+        return Ok(Some(Event::Finished { kept_reason: None }));
     }
     let merged = required("merged_sha", job.merged_sha.as_ref())?;
     if let Some((tree, entry)) = &seen.tree {
@@ -284,7 +327,7 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
         // Judged in the same breath as the rename.
         let cleared = match unsaved_work::judge(record, tree).await.clear_landed(&merged) {
             Ok(cleared) => cleared,
-            Err(kept) => return Ok(Event::Finished { kept_reason: Some(kept) }),
+            Err(kept) => return Ok(Some(Event::Finished { kept_reason: Some(kept) })),
         };
         let details = json!({
             "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
@@ -293,13 +336,25 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
         let discarded =
             remove::discard_tree(ctx, record, (tree, entry), &cleared, AuditAction::Finalize, details).await;
         if let Err(error) = discarded {
-            return Ok(Event::Finished { kept_reason: Some(format!("it could not be removed: {error}")) });
+            if error.code.is_transient() {
+                return Err(error);
+            }
+            if remove::is_left_in_trash(ctx, &record.worktree_id) {
+                // Renamed, but not done with: looked at again, as after a crash there.
+                return Ok(None);
+            }
+            let kept_reason = Some(format!("it could not be removed: {error}"));
+            return Ok(Some(Event::Finished { kept_reason }));
         }
-    } else if let super::observe::Place::NotOurs(why) = &seen.facts.place {
-        return Ok(Event::Finished { kept_reason: Some(why.clone()) });
+    } else if let Place::NotOurs(why) = &seen.facts.place {
+        return Ok(Some(Event::Finished { kept_reason: Some(why.clone()) }));
+    } else if remove::is_left_in_trash(ctx, &record.worktree_id) {
+        // Cut off after its own rename. A directory that went another way may come back, so its entry stays.
+        let _guard = ctx.registry.lock(&job.repo_key).await?;
+        remove::finish_discard(ctx, record, seen.left_entry.as_ref())?;
     }
     delete_branch(ctx, job, &seen.repo, &merged).await?;
-    Ok(Event::Finished { kept_reason: None })
+    Ok(Some(Event::Finished { kept_reason: None }))
 }
 
 /// Deletes the landed branch when it still is at the landed commit and nobody has it checked out.

@@ -38,6 +38,26 @@ pub enum Action {
     CleanUp,
 }
 
+impl Action {
+    /// Its name in traces.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Action::Record(_) => "record",
+            Action::AbortOperation => "abort operation",
+            Action::AbortInterruptedRebase => "abort interrupted rebase",
+            Action::Freeze { .. } => "freeze",
+            Action::ComputeRebase => "compute rebase",
+            Action::ApplyRebase => "apply rebase",
+            Action::RebaseInTree => "rebase in tree",
+            Action::RunGate => "run gate",
+            Action::Swap => "swap",
+            Action::CatchUpCheckouts => "catch up checkouts",
+            Action::CleanUp => "clean up",
+        }
+    }
+}
+
 fn block(reason: BlockReason, code: Code, message: String) -> Action {
     Action::Record(Event::Blocked(Block::new(reason, code, message)))
 }
@@ -91,6 +111,17 @@ fn dirty(job: &Job, tree: &TreeFacts) -> Action {
             job.worktree_path, tree.changed, tree.untracked
         ),
     )
+}
+
+fn hidden(job: &Job, tree: &TreeFacts) -> Action {
+    let message = format!(
+        "{} holds changes that git was told not to look at (assume-unchanged or skip-worktree): {}; they would be tested but not landed: undo the flag and commit them, or restore the files, and land again",
+        job.worktree_path,
+        tree.hidden.join(", ")
+    );
+    Action::Record(Event::Blocked(
+        Block::new(BlockReason::Dirty, Code::Uncommitted, message).with_files(tree.hidden.clone()),
+    ))
 }
 
 fn branch_moved(job: &Job, facts: &Facts) -> Action {
@@ -229,6 +260,9 @@ fn test(job: &Job, facts: &Facts) -> Action {
         let foreign = if job.gate_started { 0 } else { tree.untracked };
         if tree.changed + foreign > 0 {
             return dirty(job, tree);
+        }
+        if !tree.hidden.is_empty() {
+            return hidden(job, tree);
         }
     }
     if job.test_cmd.is_some() { Action::RunGate } else { Action::Record(Event::GatePassed { output_tail: None }) }

@@ -2,6 +2,7 @@
 //!
 //! A gate that ran and failed blames the branch (`W411`); one that could not run blames nobody (`W414`).
 
+use super::step::Stop;
 use super::transition::{Block, Event};
 use crate::bus::{ShellCommand, ShellExit, ShellFault};
 use crate::model::event::BlockReason;
@@ -12,14 +13,17 @@ use crate::worktrees::Context;
 /// Exit codes by which a shell says that a command could not be run, or was not found.
 const CANNOT_RUN: [i64; 2] = [126, 127];
 
+/// Words by which programs say that there is no room: nobody's change is to blame for that.
+const NO_ROOM: [&str; 3] = ["No space left on device", "ENOSPC", "Disk quota exceeded"];
+
 /// Runs the gate of `job` and says what came of it.
 ///
 /// # Errors
 /// `W300` when the link broke while the gate ran: it has to be run again.
-pub async fn run(ctx: &Context, job: &Job, test_cmd: &str) -> Result<Event> {
+pub async fn run(ctx: &Context, job: &Job, test_cmd: &str, stop: &Stop) -> Result<Event> {
     let limit_ms = ctx.settings().config.test_timeout_ms;
     let command = ShellCommand { command: test_cmd.to_owned(), cwd: job.worktree_path.clone(), timeout_ms: limit_ms };
-    match ctx.shell.exec(&command).await {
+    match ctx.shell.exec(&command, stop.clone()).await {
         Ok(exit) => Ok(judge(job, test_cmd, limit_ms, &exit)),
         Err(ShellFault::Interrupted(why)) => Err(Error::new(
             Code::StateUnreachable,
@@ -68,12 +72,20 @@ fn judge(job: &Job, test_cmd: &str, limit_ms: u64, exit: &ShellExit) -> Event {
             "the gate `{test_cmd}` ran past {limit_ms} ms{clamped}; make it faster or raise test_timeout_ms"
         ));
     }
+    let unavailable = |why: &str| {
+        Event::Blocked(Block { exit_code: exit.exit_code, output_tail: tail.clone(), ..unavailable(test_cmd, why) })
+    };
+    if exit.killed {
+        return unavailable("it was ended from outside; land again");
+    }
     match exit.exit_code {
         Some(0) => Event::GatePassed { output_tail: tail },
         Some(code) if CANNOT_RUN.contains(&code) => {
-            let why = format!("it ended with {code}, which says that a command was not found or cannot be run");
-            Event::Blocked(Block { exit_code: Some(code), output_tail: tail, ..unavailable(test_cmd, &why) })
+            unavailable(&format!("it ended with {code}, which says that a command was not found or cannot be run"))
         }
+        Some(code) if NO_ROOM.iter().any(|words| exit.output_tail.contains(words)) => unavailable(&format!(
+            "it ended with {code} and its output says that the disk is full; make room and land again"
+        )),
         Some(code) => failed(format!(
             "the gate `{test_cmd}` failed with exit code {code}; see output_tail, fix it in {} and land again",
             job.worktree_path

@@ -16,12 +16,13 @@
 //! | `target_checkouts`, `merged_sha`, `cas_attempts` | merge |
 //! | `kept_reason` | finalize |
 //! | `blocked_*`, `message`, `conflict_files`, `exit_code` | whichever phase stops the land |
+//! | `untold` | set with the end of the job; cleared when record, mark and event have followed |
 //!
 //! Invariants
-//! 1. The commit that lands is the commit that was gated.
+//! 1. The commit that lands is the commit that was gated, and the gate began on exactly its tree.
 //! 2. The target only moves forward, by compare-and-swap from the commit the rebase was made onto.
 //! 3. Every commit that was reachable before stays reachable, until the named clean-up of a branch that has landed.
-//! 4. A job ends once: landed or blocked. Running it again after that does nothing.
+//! 4. A job ends once: landed or blocked, and its end is told at least once. Running it again after that does nothing.
 //! 5. One job of a repository runs at a time, across processes, and jobs run in the order they were asked for.
 //! 6. The lock of the repository is held around single git steps and registry writes, never across the gate.
 //!
@@ -29,6 +30,7 @@
 //!
 //! | killed | found | done |
 //! |---|---|---|
+//! | while a land is accepted | any of job, mark and record | with the job it goes on, without it the record is settled |
 //! | before or in preflight | phase preflight | preflight again; the backup ref is written to the same commit |
 //! | while the rebase is computed | phase rebase, tip where it was | computed again |
 //! | branch moved, working tree not | tip = `rebased_sha`, tree behind | the two-tree move is made again |
@@ -37,10 +39,12 @@
 //! | in the gate | phase test | the gate runs again, at the same commit |
 //! | target moved, not recorded | the target contains `rebased_sha` | recorded as swapped |
 //! | target moved, its checkouts not | `target_checkouts` is set | they are brought up to date, or the target is taken back |
-//! | worktree renamed, entry not dropped | directory gone, entry with our marker | the entry is dropped by the next remove or sweep |
-//! | record deleted, job not ended | phase finalize, no record | the job ends as landed |
+//! | worktree renamed, entry not dropped | directory in the trash, entry with our marker | the entry is dropped, then the branch |
+//! | the job is done, its end not told | `untold` | [`conclude`] settles the record, drops the backup ref, sends the event |
+//! | the trash not emptied | an entry of the trash without a record | deleted |
 
 pub mod act;
+pub mod conclude;
 pub mod decide;
 pub mod gate;
 pub mod land_step;

@@ -1,6 +1,6 @@
 //! The facts a decision needs, gathered once, before anything is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::git::admin::AdminEntry;
 use crate::git::{EntryKind, Operation, Repo, Sha, Tree, TreeStatus};
@@ -21,6 +21,8 @@ pub struct TreeFacts {
     pub changed: u64,
     /// Untracked files that are not ignored.
     pub untracked: u64,
+    /// Changed files that git was told not to look at; looked for before a gate.
+    pub hidden: Vec<String>,
     /// Paths with an unresolved conflict.
     pub conflicted: Vec<String>,
     /// A git operation that is open.
@@ -76,6 +78,8 @@ pub struct Observed {
     pub repo: Repo,
     /// The worktree, when it is ours.
     pub tree: Option<(Tree, AdminEntry)>,
+    /// What git still keeps of the worktree when its directory is gone.
+    pub left_entry: Option<AdminEntry>,
 }
 
 fn sha(text: &str) -> Result<Sha> {
@@ -100,9 +104,13 @@ pub fn required(field: &str, value: Option<&String>) -> Result<Sha> {
 pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observed> {
     let git = ctx.git();
     let repo = git.repo(Path::new(&job.repo_key));
+    let mut left_entry = None;
     let (place, tree) = match marker::identify(&git, record) {
-        Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree).await?), Some((tree, entry))),
-        Ok(Identity::DirectoryGone(_)) => (Place::Gone, None),
+        Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree, job.phase).await?), Some((tree, entry))),
+        Ok(Identity::DirectoryGone(entry)) => {
+            left_entry = entry;
+            (Place::Gone, None)
+        }
         Err(error) if error.code == Code::IdentityMismatch => (Place::NotOurs(error.message), None),
         Err(error) => return Err(error),
     };
@@ -131,22 +139,31 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
         }
         Phase::Preflight | Phase::Test | Phase::Finalize | Phase::Done => {}
     }
-    Ok(Observed { facts, repo, tree })
+    Ok(Observed { facts, repo, tree, left_entry })
 }
 
-async fn look(tree: &Tree) -> Result<TreeFacts> {
+async fn look(tree: &Tree, phase: Phase) -> Result<TreeFacts> {
     let status = tree.status().await?;
+    // Before the gate even those changes count that git was told not to look at: they would be tested, and not landed.
+    let hidden = if phase == Phase::Test { texts(&tree.hidden_changes().await?) } else { Vec::new() };
     let operation = tree.operation();
     Ok(TreeFacts {
         head: status.head.as_ref().map(Sha::to_string),
         changed: status.staged + status.unstaged + status.conflicted,
         untracked: status.untracked,
+        hidden,
         conflicted: conflicted(&status),
         branch: status.branch,
         rebase_stopped: operation.is_some_and(Operation::is_rebase) && tree.rebase_stopped(),
         rebase_finished: tree.last_move_was_rebase(),
         operation,
     })
+}
+
+/// Paths as they are shown and stored.
+#[must_use]
+pub fn texts(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 fn conflicted(status: &TreeStatus) -> Vec<String> {

@@ -1,12 +1,14 @@
-//! What a start, or a reconnect, sets right: jobs go on, and records of lands that were cut off between the end of the
-//! job and the end of its bookkeeping are settled.
+//! What a start, or a reconnect, sets right: jobs go on, records that say `landing` without a job are settled, and what
+//! a crash left in the trash goes.
 
 use std::sync::Arc;
 
+use super::conclude::settled;
 use crate::model::Result;
+use crate::model::job::Job;
 use crate::model::record::{Lifecycle, Record};
 use crate::queue::Dispatcher;
-use crate::worktrees::Context;
+use crate::worktrees::{Context, inspect, remove};
 
 /// Settles records that say `landing` although no job of theirs is left, then hands every job that has not ended to
 /// the dispatcher, oldest first.
@@ -22,33 +24,56 @@ pub async fn run(ctx: &Arc<Context>, dispatcher: &Dispatcher) -> Result<()> {
     }
     for job in ctx.registry.unfinished_jobs() {
         tracing::info!(job = job.job_id, phase = job.phase.as_str(), "a land goes on");
-        mark_live(ctx, &job.worktree_id, &job.repo_key, &job.job_id).await?;
+        if !job.done {
+            mark_live(ctx, &job).await?;
+        }
         dispatcher.dispatch(ctx, &job).await?;
     }
+    remove::empty_trash(ctx);
     Ok(())
 }
 
-/// The last job of the worktree tells what its record should say.
+/// The last job of the worktree tells what its record should say. One that cannot be read may not have ended: then
+/// the record stays.
 async fn settle(ctx: &Context, worktree_id: &str, repo_key: &str) -> Result<()> {
     let guard = ctx.registry.lock(repo_key).await?;
     let Ok(current) = ctx.registry.record(worktree_id) else { return Ok(()) };
-    if current.lifecycle != Lifecycle::Landing || ctx.registry.live_job(worktree_id).is_some() {
+    let live = ctx.registry.live_job(worktree_id).is_some();
+    if current.lifecycle != Lifecycle::Landing || live || ctx.registry.require_readable_land(worktree_id).is_err() {
         return Ok(());
     }
-    let lifecycle = match ctx.registry.last_job(worktree_id) {
-        Some(job) if job.blocked_code.is_some() => Lifecycle::LandBlocked,
-        _ => Lifecycle::at_rest(current.session_id.as_deref()),
+    let at_rest = Record { lifecycle: Lifecycle::at_rest(current.session_id.as_deref()), ..current.clone() };
+    let record = match ctx.registry.last_job(worktree_id) {
+        Some(job) if job.done => settled(&job, current),
+        _ => Some(at_rest.clone()),
     };
-    tracing::info!(worktree = worktree_id, lifecycle = lifecycle.as_str(), "a land that was cut off is settled");
-    let record = Record { lifecycle, updated_at: ctx.now(), ..current };
-    ctx.registry.put_record(&guard, record).await?;
+    // A record that came back although its worktree was cleaned up goes again; with a directory it stays.
+    let gone = || inspect::lifecycle_now(&at_rest) == Lifecycle::Orphaned;
+    match record {
+        None if gone() => ctx.registry.delete_record(&guard, worktree_id).await?,
+        record => {
+            let record = Record { updated_at: ctx.now(), ..record.unwrap_or_else(|| at_rest.clone()) };
+            tracing::info!(worktree = worktree_id, lifecycle = record.lifecycle.as_str(), "a land is settled");
+            ctx.registry.put_record(&guard, record).await?;
+        }
+    }
     ctx.registry.set_live_job(&guard, worktree_id, None).await
 }
 
-async fn mark_live(ctx: &Context, worktree_id: &str, repo_key: &str, job_id: &str) -> Result<()> {
-    if ctx.registry.live_job(worktree_id).is_some() {
+/// Makes mark and record say what the job says. A land that was cut off while it was accepted may have stored only the
+/// job.
+async fn mark_live(ctx: &Context, job: &Job) -> Result<()> {
+    let guard = ctx.registry.lock(&job.repo_key).await?;
+    // It may have ended since.
+    if ctx.registry.job(&job.job_id)?.is_none_or(|now| now.done) {
         return Ok(());
     }
-    let guard = ctx.registry.lock(repo_key).await?;
-    ctx.registry.set_live_job(&guard, worktree_id, Some(job_id)).await
+    ctx.registry.set_live_job(&guard, &job.worktree_id, Some(&job.job_id)).await?;
+    match ctx.registry.record(&job.worktree_id) {
+        Ok(current) if current.lifecycle != Lifecycle::Landing => {
+            let record = Record { lifecycle: Lifecycle::Landing, updated_at: ctx.now(), ..current };
+            ctx.registry.put_record(&guard, record).await
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
 }

@@ -49,6 +49,7 @@ pub async fn run(ctx: &Arc<Context>, dispatcher: &Dispatcher, request: Request) 
     check(ctx, &request)?;
     let record = ctx.registry.record(&request.worktree_id)?;
     refuse_live(ctx, &record)?;
+    ctx.registry.require_readable_land(&record.worktree_id)?;
     require_landable(ctx, &record, &request).await?;
     let guard = ctx.registry.lock(&record.repo_key).await?;
     let job = loop {
@@ -56,15 +57,11 @@ pub async fn run(ctx: &Arc<Context>, dispatcher: &Dispatcher, request: Request) 
         refuse_live(ctx, &record)?;
         let Some(fence) = ctx.registry.advance_fence(&guard, &record.worktree_id).await? else { continue };
         let job = new_job(ctx, &record, &request);
-        ctx.registry.put_job(job.clone()).await?;
-        ctx.registry.set_live_job(&guard, &record.worktree_id, Some(&job.job_id)).await?;
-        let landing = Record { lifecycle: Lifecycle::Landing, fence, updated_at: ctx.now(), ..record.clone() };
-        ctx.registry.put_record(&guard, landing).await?;
+        let before = Record { fence, updated_at: ctx.now(), ..record };
+        let landing = Record { lifecycle: Lifecycle::Landing, ..before.clone() };
+        ctx.registry.begin_land(&guard, job.clone(), landing, &before).await?;
         if let Err(error) = dispatcher.dispatch(ctx, &job).await {
-            let restored = Record { fence, updated_at: ctx.now(), ..record };
-            ctx.registry.put_record(&guard, restored).await?;
-            ctx.registry.set_live_job(&guard, &request.worktree_id, None).await?;
-            ctx.registry.delete_job(&guard, &job.job_id).await?;
+            ctx.registry.cancel_land(&guard, &job.job_id, &before).await?;
             return Err(error);
         }
         break job;
@@ -141,8 +138,9 @@ async fn require_landable(ctx: &Context, record: &Record, request: &Request) -> 
 fn new_job(ctx: &Context, record: &Record, request: &Request) -> Job {
     let now = ctx.now();
     // Jobs of one repository land in the order in which they were asked for, also within one millisecond.
-    let queued = ctx.registry.unfinished_jobs();
-    let last = queued.iter().filter(|job| job.repo_key == record.repo_key).map(|job| job.created_at).max();
+    // Neither is a job older than the one before it of the same worktree, whatever the clock does.
+    let queued = ctx.registry.unfinished_jobs().into_iter().filter(|job| job.repo_key == record.repo_key);
+    let last = queued.chain(ctx.registry.last_job(&record.worktree_id)).map(|job| job.created_at).max();
     Job {
         format: JOB_FORMAT,
         job_id: format!("job_{}", ctx.ids.next_hex12()),
@@ -177,5 +175,6 @@ fn new_job(ctx: &Context, record: &Record, request: &Request) -> Job {
         exit_code: None,
         output_tail: None,
         kept_reason: None,
+        untold: false,
     }
 }

@@ -85,7 +85,25 @@ pub enum Event {
     },
     /// The land stops here.
     Blocked(Block),
+    /// The record is settled and the event is out.
+    Told,
 }
+
+/// The name of every event, in the order of the table.
+pub const EVENTS: [&str; 12] = [
+    "ready",
+    "rebase_starting",
+    "rebase_computed",
+    "rebased",
+    "gate_starting",
+    "gate_passed",
+    "swap_starting",
+    "swapped",
+    "target_moved",
+    "finished",
+    "blocked",
+    "told",
+];
 
 impl Event {
     /// Its name in tables and logs.
@@ -103,6 +121,7 @@ impl Event {
             Event::TargetMoved { .. } => "target_moved",
             Event::Finished { .. } => "finished",
             Event::Blocked(_) => "blocked",
+            Event::Told => "told",
         }
     }
 }
@@ -127,7 +146,8 @@ fn next_phase(phase: Phase, event: &Event) -> Option<Phase> {
         (Phase::Test, Event::GatePassed { .. }) | (Phase::Merge, Event::SwapStarting { .. }) => Phase::Merge,
         (Phase::Merge, Event::Swapped) => Phase::Finalize,
         (Phase::Finalize, Event::Finished { .. })
-        | (Phase::Preflight | Phase::Rebase | Phase::Test | Phase::Merge, Event::Blocked(_)) => Phase::Done,
+        | (Phase::Preflight | Phase::Rebase | Phase::Test | Phase::Merge, Event::Blocked(_))
+        | (Phase::Done, Event::Told) => Phase::Done,
         _ => return None,
     })
 }
@@ -168,8 +188,13 @@ pub fn apply(job: &Job, event: Event, now_ms: i64) -> Result<Job, IllegalTransit
             next.recorded_target_sha = Some(target);
             next.cas_attempts += 1;
         }
-        Event::Finished { kept_reason } => next.kept_reason = kept_reason,
+        Event::Finished { kept_reason } => {
+            next.kept_reason = kept_reason;
+            next.untold = true;
+        }
+        Event::Told => next.untold = false,
         Event::Blocked(block) => {
+            next.untold = true;
             next.blocked_code = Some(block.code.as_str().to_owned());
             next.blocked_reason = Some(block.reason.as_str().to_owned());
             next.message = Some(block.message);

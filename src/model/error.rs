@@ -129,6 +129,12 @@ impl Code {
     pub fn is_infrastructure(self) -> bool {
         matches!(self, Code::GitSpawn | Code::GitTimeout | Code::GitFailed | Code::StateUnreachable)
     }
+
+    /// Whether another attempt at the same step is worth making: the store or git did not answer, rather than refused.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        self.is_infrastructure() && self != Code::GitFailed
+    }
 }
 
 impl fmt::Display for Code {

@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. A job written by the 0.2.x worker loads.
 //! 2. A job of a newer format is refused (`W301`) and never rewritten.
-//! 3. `done` is true exactly when the phase is [`Phase::Done`]; `blocked_code` then tells whether it landed.
+//! 3. `done` is true exactly when the phase is [`Phase::Done`]; `blocked_code` then tells whether it landed. `untold`
+//!    says that its end is stored, but not yet settled in the record and told.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -146,6 +147,9 @@ pub struct Job {
     /// Why a landed worktree was kept although nobody asked for it.
     #[serde(default)]
     pub kept_reason: Option<String>,
+    /// Whether the end of a job that is done has still to be settled in the record and told to the world.
+    #[serde(default)]
+    pub untold: bool,
 }
 
 impl Job {
@@ -162,6 +166,12 @@ impl Job {
                 format!("the land job {name} cannot be read ({error}); it was left as it is"),
             )
         })
+    }
+
+    /// Whether nothing is left to do: it is done, its record is settled, its event is out.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.done && !self.untold
     }
 
     /// Whether it ended by landing.

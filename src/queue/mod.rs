@@ -143,8 +143,8 @@ impl Dispatcher {
     /// # Errors
     /// A fault in the surroundings; the job can be run again.
     pub async fn run_now(&self, ctx: &Arc<Context>, job_id: &str) -> Result<Option<Job>> {
-        let Some(job) = ctx.registry.job(job_id) else { return Ok(None) };
-        if job.done {
+        let Some(job) = ctx.registry.job(job_id)? else { return Ok(None) };
+        if job.ended() {
             return Ok(Some(job));
         }
         let lease = locked(&self.leases).entry(job.repo_key.clone()).or_default().clone();
@@ -157,7 +157,7 @@ impl Dispatcher {
                 Err(error) => tracing::info!(job = job_id, %error, "another process is landing"),
             }
         };
-        step::run_in_order(ctx, job_id, &|| self.is_stopping()).await
+        step::run_in_order(ctx, job_id, &self.stopping.subscribe()).await
     }
 
     /// Runs here what has not ended and has not moved for a while. Harmless when somebody else is at it: jobs are run

@@ -17,6 +17,7 @@ use super::kept::{self, Kept};
 use super::unsaved_work::Cleared;
 use super::{Context, branch, trash};
 use crate::audit::{Action, Event};
+use crate::fault;
 use crate::git::Tree;
 use crate::git::admin::{self, AdminEntry};
 use crate::model::record::Record;
@@ -51,14 +52,11 @@ pub async fn discard_tree(
         keep_commits(record, tree, kept).await?;
         kept::keep(&place, entry, kept)?;
     }
-    match trash::discard(tree.root(), &place) {
-        Ok(()) => {
-            drop_entry(record, entry)?;
-            if kept.is_none() {
-                delete_later(ctx, record, place);
-            }
-            Ok(())
-        }
+    let point = fault::effect("rename into the trash")?;
+    let renamed = trash::discard(tree.root(), &place);
+    point.passed();
+    match renamed {
+        Ok(()) => finish_discard(ctx, record, Some(entry)),
         Err(error) => {
             tracing::warn!(worktree = record.worktree_id, %error, "no rename into the trash; git removes it in place");
             kept::forget(&place).map_err(|error| Error::new(Code::GitFailed, error.to_string()))?;
@@ -169,11 +167,47 @@ pub fn drop_entry(record: &Record, entry: &AdminEntry) -> Result<()> {
     })
 }
 
+/// The rest of [`discard_tree`] after the rename: drops the admin entry and deletes, in the background, what is not kept.
+///
+/// # Errors
+/// `W102` when the entry cannot be dropped.
+pub fn finish_discard(ctx: &Arc<Context>, record: &Record, entry: Option<&AdminEntry>) -> Result<()> {
+    if let Some(entry) = entry {
+        let point = fault::effect("drop the admin entry")?;
+        drop_entry(record, entry)?;
+        point.passed();
+    }
+    for (_, place) in unkept(ctx).into_iter().filter(|(id, _)| *id == record.worktree_id) {
+        delete_later(ctx, Some(record.clone()), place, "nothing in it was unsaved");
+    }
+    Ok(())
+}
+
+/// What lies in the trash and is not kept: worktree id and place. What cannot be told is kept.
+fn unkept(ctx: &Context) -> Vec<(String, PathBuf)> {
+    let mut found = trash::entries(&ctx.settings().root);
+    found.retain(|(_, place)| matches!(kept::read(place), Ok(None)));
+    found
+}
+
+/// Whether the directory of a worktree lies in the trash with nothing kept of it: its rename has happened.
+#[must_use]
+pub fn is_left_in_trash(ctx: &Context, worktree_id: &str) -> bool {
+    unkept(ctx).iter().any(|(id, _)| id == worktree_id)
+}
+
+/// Deletes, in the background, what a crash left in the trash: what is not kept and has no record any more.
+pub fn empty_trash(ctx: &Arc<Context>) {
+    for (_, place) in unkept(ctx).into_iter().filter(|(id, _)| !ctx.registry.knows(id)) {
+        delete_later(ctx, None, place, "a crash left it");
+    }
+}
+
 /// Deletes what lies in the trash, in the background.
-fn delete_later(ctx: &Arc<Context>, record: &Record, place: PathBuf) {
-    let (background, ctx, record) = (ctx.clone(), ctx.clone(), record.clone());
+fn delete_later(ctx: &Arc<Context>, record: Option<Record>, place: PathBuf, why: &'static str) {
+    let (background, ctx) = (ctx.clone(), ctx.clone());
     background.background.spawn(async move {
-        if let Err(error) = delete_trash(&ctx, &place, Some(&record), "nothing in it was unsaved").await {
+        if let Err(error) = delete_trash(&ctx, &place, record.as_ref(), why).await {
             tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
         }
     });

@@ -233,6 +233,7 @@ async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
     if let Some(job) = ctx.registry.live_job(&record.worktree_id) {
         return Err(Skip::waiting(format!("landing ({})", job.job_id)));
     }
+    ctx.registry.require_readable_land(&record.worktree_id)?;
     if record.lifecycle == Lifecycle::Landing {
         return Err(Skip::waiting("landing".to_owned()));
     }

@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. A write is in the store before it is in memory; a write that the store refused is in neither.
 //! 2. Writing needs the guard of the repository (see `repo_lock`); reading needs nothing.
-//! 3. What cannot be read is kept in the store as it is, and named (`W301`) when it is asked for.
+//! 3. What cannot be read is kept in the store as it is, and named (`W301`) when it is asked for. A worktree whose land
+//!    job cannot be read is left alone as a whole: the job may belong to a newer release and may not have ended.
 //! 4. After a reconnect the newer of store and memory wins, so that writes the engine had acknowledged but not yet
 //!    saved come back; what this process deleted stays deleted.
 //! 5. A record that somebody else wrote into the store is taken over; the echo of a write of ours changes nothing.
@@ -40,6 +41,8 @@ struct Memory {
     active: HashMap<String, String>,
     /// Id → why its stored value cannot be used.
     unreadable: HashMap<String, Error>,
+    /// Worktree id → why its land job cannot be used.
+    unreadable_lands: HashMap<String, Error>,
     /// Records that this process deleted, oldest first, as they were.
     deleted: VecDeque<Record>,
 }
@@ -151,16 +154,50 @@ impl Registry {
         for value in &jobs {
             match Job::from_value(value) {
                 Ok(job) => drop(fresh.jobs.insert(job.job_id.clone(), job)),
-                Err(error) => fresh.note_unreadable(value, "job_id", error),
+                Err(error) => {
+                    if let Some(worktree_id) = value.get("worktree_id").and_then(Value::as_str)
+                        && value.get("done") != Some(&Value::Bool(true))
+                    {
+                        fresh.unreadable_lands.insert(worktree_id.to_owned(), error.clone());
+                    }
+                    fresh.note_unreadable(value, "job_id", error);
+                }
             }
         }
-        // The store lists values without their keys: the worktree of a live job is found through the job.
+        self.find_torn_jobs(&mut fresh).await?;
+        // The store lists values without their keys: the worktree of a live job is found through the job. A job that was
+        // cut off before its mark was stored is live all the same.
         for job_id in active.iter().filter_map(Value::as_str) {
             if let Some(job) = fresh.jobs.get(job_id) {
                 fresh.active.insert(job.worktree_id.clone(), job_id.to_owned());
             }
         }
+        for job in fresh.jobs.values().filter(|job| !job.done) {
+            fresh.active.insert(job.worktree_id.clone(), job.job_id.clone());
+        }
         Ok(fresh)
+    }
+
+    /// A job of which not even its ids can be read is found through the mark of the worktree that says it is landing.
+    async fn find_torn_jobs(&self, fresh: &mut Memory) -> Result<()> {
+        let landing = fresh.records.values().filter(|record| record.lifecycle == Lifecycle::Landing);
+        let without: Vec<String> = landing
+            .map(|record| record.worktree_id.clone())
+            .filter(|id| !fresh.jobs.values().any(|job| job.worktree_id == *id && !job.ended()))
+            .collect();
+        for worktree_id in without {
+            let Some(Value::String(job_id)) = self.store.get(SCOPE_ACTIVE, &worktree_id).await? else { continue };
+            if fresh.jobs.contains_key(&job_id) {
+                continue;
+            }
+            if let Some(value) = self.store.get(SCOPE_JOBS, &job_id).await?
+                && let Err(error) = Job::from_value(&value)
+            {
+                fresh.unreadable.insert(job_id.clone(), error.clone());
+                fresh.unreadable_lands.insert(worktree_id, error);
+            }
+        }
+        Ok(())
     }
 
     /// Stores again what memory had newer than the store, and deletes what this process had deleted.
@@ -173,12 +210,12 @@ impl Registry {
             }
         }
         for job in newer.jobs.into_values() {
-            if let Some(current) = self.job(&job.job_id) {
+            if let Ok(Some(current)) = self.job(&job.job_id) {
                 self.put_job(current).await?;
             }
         }
         for (worktree_id, job_id) in newer.active {
-            let Some(job) = self.job(&job_id) else { continue };
+            let Ok(Some(job)) = self.job(&job_id) else { continue };
             let guard = self.lock(&job.repo_key).await?;
             if self.live_job(&worktree_id).is_some_and(|live| live.job_id == job_id) {
                 self.set_live_job(&guard, &worktree_id, Some(&job_id)).await?;
@@ -263,16 +300,39 @@ impl Registry {
         records
     }
 
-    /// A land job.
-    #[must_use]
-    pub fn job(&self, job_id: &str) -> Option<Job> {
-        self.read(|memory| memory.jobs.get(job_id).cloned())
+    /// A land job, if there is one.
+    ///
+    /// # Errors
+    /// `W301` when it cannot be read.
+    pub fn job(&self, job_id: &str) -> Result<Option<Job>> {
+        self.read(|memory| match (memory.jobs.get(job_id), memory.unreadable.get(job_id)) {
+            (Some(job), _) => Ok(Some(job.clone())),
+            (None, Some(error)) => Err(error.clone()),
+            (None, None) => Ok(None),
+        })
     }
 
-    /// The jobs that have not ended, oldest first.
+    /// Refuses when the land of a worktree is described by a job that cannot be read.
+    ///
+    /// # Errors
+    /// `W301`.
+    pub fn require_readable_land(&self, worktree_id: &str) -> Result<()> {
+        match self.read(|memory| memory.unreadable_lands.get(worktree_id).cloned()) {
+            Some(error) => Err(Error::new(
+                error.code,
+                format!(
+                    "{}; {worktree_id} stays as it is until a release that can read the job has ended it, or its keys in {SCOPE_JOBS} and {SCOPE_ACTIVE} are deleted and the worker is restarted",
+                    error.message
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The jobs that have not ended, oldest first; also those whose end is still to be told.
     #[must_use]
     pub fn unfinished_jobs(&self) -> Vec<Job> {
-        let mut jobs: Vec<Job> = self.read(|memory| memory.jobs.values().filter(|job| !job.done).cloned().collect());
+        let mut jobs: Vec<Job> = self.read(|memory| memory.jobs.values().filter(|job| !job.ended()).cloned().collect());
         jobs.sort_by(|a, b| (a.created_at, &a.job_id).cmp(&(b.created_at, &b.job_id)));
         jobs
     }
@@ -281,7 +341,7 @@ impl Registry {
     #[must_use]
     pub fn forgettable_jobs(&self, before_ms: i64) -> Vec<Job> {
         let mut jobs: Vec<Job> = self.read(|memory| {
-            let old = memory.jobs.values().filter(|job| job.done && job.updated_at < before_ms);
+            let old = memory.jobs.values().filter(|job| job.ended() && job.updated_at < before_ms);
             old.cloned().collect()
         });
         jobs.retain(|job| {
@@ -296,7 +356,7 @@ impl Registry {
     pub fn live_job(&self, worktree_id: &str) -> Option<Job> {
         self.read(|memory| {
             let job_id = memory.active.get(worktree_id)?;
-            memory.jobs.get(job_id).filter(|job| !job.done).cloned()
+            memory.jobs.get(job_id).filter(|job| !job.ended()).cloned()
         })
     }
 
@@ -388,12 +448,55 @@ impl Registry {
     /// `W300` when the store refuses; nothing has changed then.
     pub async fn put_job(&self, job: Job) -> Result<()> {
         let _shared = self.loading.read().await;
+        if let Some(error) = self.read(|memory| memory.unreadable.get(&job.job_id).cloned()) {
+            // Somebody put what we cannot read in its place; that stays (invariant 3).
+            return Err(error);
+        }
         self.set(SCOPE_JOBS, &job.job_id, stored(&job)?).await?;
         self.write(|memory| memory.jobs.insert(job.job_id.clone(), job));
         Ok(())
     }
 
-    /// Forgets a job that was never queued, or that ended long ago.
+    /// Stores what makes a land exist: the job, the mark, and the record that says so. One round trip, because any part
+    /// of it that a crash leaves is understood by recovery. Memory has all of it or nothing.
+    ///
+    /// # Errors
+    /// `W300` when the store refuses any of it; what was stored is taken back as far as the store can be reached.
+    pub async fn begin_land(&self, permit: &RepoGuard, job: Job, record: Record, before: &Record) -> Result<()> {
+        let shared = self.loading.read().await;
+        let (job_value, record_value) = (stored(&job)?, stored(&record)?);
+        let id = &record.worktree_id;
+        let writes = tokio::join!(
+            self.set(SCOPE_JOBS, &job.job_id, job_value),
+            self.set(SCOPE_ACTIVE, id, Value::String(job.job_id.clone())),
+            self.set(SCOPE_RECORDS, id, record_value),
+        );
+        if let Err(error) = writes.0.and(writes.1).and(writes.2) {
+            drop(shared);
+            if let Err(also) = self.cancel_land(permit, &job.job_id, before).await {
+                tracing::warn!(job = job.job_id, error = %also, "a land that was refused may be found at the next start");
+            }
+            return Err(error);
+        }
+        self.write(|memory| {
+            memory.active.insert(id.clone(), job.job_id.clone());
+            memory.records.insert(id.clone(), record.clone());
+            memory.jobs.insert(job.job_id.clone(), job);
+        });
+        Ok(())
+    }
+
+    /// Takes back what [`Registry::begin_land`] stored; the record becomes `before` again.
+    ///
+    /// # Errors
+    /// `W300` when the store refuses; the job is the last to go, so what is left is still understood.
+    pub async fn cancel_land(&self, permit: &RepoGuard, job_id: &str, before: &Record) -> Result<()> {
+        self.put_record(permit, before.clone()).await?;
+        self.set_live_job(permit, &before.worktree_id, None).await?;
+        self.delete_job(permit, job_id).await
+    }
+
+    /// Forgets a job that ended long ago.
     ///
     /// # Errors
     /// `W300` when the store refuses; nothing has changed then.
@@ -436,7 +539,8 @@ impl Memory {
             }
         }
         for (id, job) in ours.jobs {
-            if self.jobs.get(&id).is_none_or(|theirs| theirs.updated_at < job.updated_at) {
+            let theirs = self.jobs.get(&id);
+            if theirs.is_none_or(|theirs| theirs.updated_at < job.updated_at) && !self.unreadable.contains_key(&id) {
                 newer.jobs.insert(id.clone(), job.clone());
                 self.jobs.insert(id, job);
             }
@@ -489,7 +593,16 @@ impl Memory {
                 }
             },
             SCOPE_JOBS => match Job::from_value(value) {
-                Ok(job) if job.job_id == key => drop(self.jobs.insert(key.to_owned(), job)),
+                Ok(job) if job.job_id == key => {
+                    self.unreadable_lands.remove(&job.worktree_id);
+                    self.jobs.insert(key.to_owned(), job);
+                }
+                Err(error) if !value.is_null() => {
+                    if let Some(job) = self.jobs.remove(key) {
+                        self.unreadable_lands.insert(job.worktree_id, error.clone());
+                    }
+                    self.unreadable.insert(key.to_owned(), error);
+                }
                 _ => drop(self.jobs.remove(key)),
             },
             _ => match value.as_str() {

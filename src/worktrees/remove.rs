@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use super::branch::{backup, backup_ref, branch_ref, delete_branch};
-pub use super::discard::{discard_tree, drop_entry};
+pub use super::discard::{discard_tree, drop_entry, empty_trash, finish_discard, is_left_in_trash};
 use super::marker::{self, Identity};
 use super::repo_lock::RepoGuard;
 use super::unsaved_work::{self, Cleared};
@@ -97,6 +97,7 @@ async fn judge(ctx: &Context, record: &Record, force: bool) -> Result<Judged> {
             ),
         ));
     }
+    ctx.registry.require_readable_land(&record.worktree_id)?;
     let (tree, entry) = match marker::identify(&ctx.git(), record)? {
         Identity::Ours(tree, entry) => (tree, entry),
         Identity::DirectoryGone(entry) => return Ok(Judged::Gone(entry)),
@@ -144,7 +145,10 @@ async fn take_away(
             let details = json!({"delete_branch": delete_branch});
             discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Remove, details).await?;
         }
-        Judged::Gone(entry) => reconcile(ctx, record, entry.as_ref()).await?,
+        Judged::Gone(entry) => {
+            reconcile(ctx, record, entry.as_ref()).await?;
+            finish_discard(ctx, record, None)?;
+        }
     }
     let branch_deleted = delete_branch && self::delete_branch(ctx, record, force).await;
     ctx.registry.set_live_job(guard, &record.worktree_id, None).await?;

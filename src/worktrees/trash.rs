@@ -44,6 +44,18 @@ pub fn place(root: &Path, worktree_id: &str, now_ms: i64) -> io::Result<PathBuf>
     }
 }
 
+/// What lies in the trash of `root` under a name that this module gives: worktree id and place.
+#[must_use]
+pub fn entries(root: &Path) -> Vec<(String, PathBuf)> {
+    let found = std::fs::read_dir(root.join(TRASH)).into_iter().flatten().flatten().map(|entry| entry.path());
+    found
+        .filter_map(|place| {
+            let (id, _) = place.file_name().and_then(parse_name)?;
+            Some((id.to_owned(), place.clone()))
+        })
+        .collect()
+}
+
 /// Renames `path` to its place in the trash.
 ///
 /// # Errors
