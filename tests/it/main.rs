@@ -10,6 +10,7 @@ mod engine;
 mod git;
 mod guards;
 mod registry;
+mod land;
 mod scenarios;
 mod support;
 mod surface;

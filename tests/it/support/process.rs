@@ -70,6 +70,23 @@ impl Process {
         .await
     }
 
+    /// Whether it has not ended.
+    pub fn runs(&self) -> bool {
+        // A zombie that nobody has waited for counts as ended.
+        !matches!(self.state(), 'Z' | 'X')
+    }
+
+    /// Whether it was stopped by a signal.
+    pub fn stands_still(&self) -> bool {
+        self.state() == 'T'
+    }
+
+    /// Its state as the kernel tells it; `X` when there is no such process.
+    fn state(&self) -> char {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
+        stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('X')
+    }
+
     /// SIGTERM.
     pub fn signal_stop(&self) {
         self.signal(Signal::SIGTERM);
@@ -87,7 +104,8 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 }

@@ -20,7 +20,7 @@ enum EngineSide {
     /// In this process.
     Here(Option<Engine>),
     /// Wherever its maker keeps it; held for as long as the stand.
-    Elsewhere { _kept: Box<dyn Send> },
+    Elsewhere { _kept: Box<dyn Send + Sync> },
 }
 
 pub struct Stand {
@@ -32,6 +32,8 @@ pub struct Stand {
     /// Where a worker in a process of its own connects: the engine, or a relay to it.
     worker_url: String,
     http: String,
+    /// What a worker beside its engine has in its environment.
+    variables: Vec<(String, String)>,
 }
 
 /// A worktree that a scenario created, and the checkout in it.
@@ -58,15 +60,21 @@ impl Stand {
         write_seed(&seal, keys);
         let (worker, url, http) = start_dev(&seal, 0, 0, variables).await;
         let client = Client::connect(&url).await;
-        Self { seal, client, worker, engine: EngineSide::InWorker, worker_url: url.clone(), url, http }
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { seal, client, worker, engine: EngineSide::InWorker, worker_url: url.clone(), url, http, variables }
     }
 
     /// `worktree serve` on an embedded engine in this process, which can be restarted.
     pub async fn apart() -> Self {
-        let seal = Seal::new();
+        Self::apart_in(Seal::new(), json!({}), &[]).await
+    }
+
+    /// The same in this seal, with these keys of the configuration and these variables in the worker's environment.
+    pub async fn apart_in(seal: Seal, keys: Value, variables: &[(&str, &str)]) -> Self {
         let engine = start_here(&seal, 0, 0).await;
         let (url, http) = (engine.url(), engine.http_url());
-        let mut stand = Self::serve_on(seal, &url.clone(), url, http, Box::new(())).await;
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut stand = Self::serve_with(seal, keys, &url.clone(), url, http, Box::new(()), variables).await;
         stand.engine = EngineSide::Here(Some(engine));
         stand
     }
@@ -81,12 +89,25 @@ impl Stand {
     }
 
     /// `worktree serve`, connected to `worker_url`, on the engine at `url`, which lives as long as `kept`.
-    pub async fn serve_on(seal: Seal, worker_url: &str, url: String, http: String, kept: Box<dyn Send>) -> Self {
-        write_seed(&seal, json!({}));
-        let worker = start_serve(&seal, worker_url);
+    pub async fn serve_on(seal: Seal, worker_url: &str, url: String, http: String, kept: Box<dyn Send + Sync>) -> Self {
+        Self::serve_with(seal, json!({}), worker_url, url, http, kept, Vec::new()).await
+    }
+
+    async fn serve_with(
+        seal: Seal,
+        keys: Value,
+        worker_url: &str,
+        url: String,
+        http: String,
+        kept: Box<dyn Send + Sync>,
+        variables: Vec<(String, String)>,
+    ) -> Self {
+        write_seed(&seal, keys);
+        let worker = start_serve(&seal, worker_url, &variables);
         let client = Client::connect(&url).await;
         let engine = EngineSide::Elsewhere { _kept: kept };
-        let stand = Self { seal, client, worker, engine, url, worker_url: worker_url.to_owned(), http };
+        let worker_url = worker_url.to_owned();
+        let stand = Self { seal, client, worker, engine, url, worker_url, http, variables };
         stand.answers().await;
         stand
     }
@@ -131,6 +152,27 @@ impl Stand {
         status
     }
 
+    /// Whether the worker still runs.
+    pub fn runs(&self) -> bool {
+        self.worker.runs()
+    }
+
+    /// Whether a signal has stopped the worker.
+    pub fn stands_still(&self) -> bool {
+        self.worker.stands_still()
+    }
+
+    /// The worker again, after its end.
+    pub async fn restart(&mut self) {
+        self.worker.ended().await;
+        self.restart_worker().await;
+    }
+
+    /// A signal for the worker.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        self.worker.signal(signal);
+    }
+
     /// SIGTERM, then the same again with an engine that has forgotten everything.
     pub async fn forget_and_restart(&mut self) {
         self.stop().await;
@@ -147,10 +189,12 @@ impl Stand {
 
     async fn restart_worker(&mut self) {
         if let EngineSide::InWorker = self.engine {
-            (self.worker, self.url, self.http) = start_dev(&self.seal, port(&self.url), port(&self.http), &[]).await;
+            let variables: Vec<(&str, &str)> = self.variables.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            let (port, http_port) = (port(&self.url), port(&self.http));
+            (self.worker, self.url, self.http) = start_dev(&self.seal, port, http_port, &variables).await;
             self.client = Client::connect(&self.url).await;
         } else {
-            self.worker = start_serve(&self.seal, &self.worker_url);
+            self.worker = start_serve(&self.seal, &self.worker_url, &self.variables);
         }
         self.answers().await;
     }
@@ -178,10 +222,15 @@ impl Stand {
         self.worker.stop().await
     }
 
-    /// Waits until the functions answer.
+    /// Waits until the functions answer: the first, and one that is registered late.
     async fn answers(&self) {
         until("an answer of worktree::list", || async { self.client.call("worktree::list", json!({})).await.ok() })
             .await;
+        until("an answer of worktree::land-step", || async {
+            let asked = self.client.call("worktree::land-step", json!({"job_id": ""})).await;
+            asked.is_err_and(|(code, _)| code == "W001").then_some(())
+        })
+        .await;
     }
 
     /// Asks the worker to leave, and does not wait.
@@ -295,8 +344,9 @@ async fn start_dev(seal: &Seal, port: u16, http_port: u16, variables: &[(&str, &
     (process, text("url"), text("http"))
 }
 
-fn start_serve(seal: &Seal, url: &str) -> Process {
+fn start_serve(seal: &Seal, url: &str, variables: &[(String, String)]) -> Process {
     let mut command = seal.command(BINARY);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.args(["serve", "--url", url, "--config"]).arg(seed_path(seal));
     Process::start("worktree serve", command)
 }
