@@ -28,6 +28,8 @@ use crate::model::job::Job;
 use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
 
+mod lands;
+
 /// How many writes are remembered to know their echoes by.
 const ECHOES: usize = 1024;
 /// How many deleted records are remembered.
@@ -178,28 +180,6 @@ impl Registry {
         Ok(fresh)
     }
 
-    /// A job of which not even its ids can be read is found through the mark of the worktree that says it is landing.
-    async fn find_torn_jobs(&self, fresh: &mut Memory) -> Result<()> {
-        let landing = fresh.records.values().filter(|record| record.lifecycle == Lifecycle::Landing);
-        let without: Vec<String> = landing
-            .map(|record| record.worktree_id.clone())
-            .filter(|id| !fresh.jobs.values().any(|job| job.worktree_id == *id && !job.ended()))
-            .collect();
-        for worktree_id in without {
-            let Some(Value::String(job_id)) = self.store.get(SCOPE_ACTIVE, &worktree_id).await? else { continue };
-            if fresh.jobs.contains_key(&job_id) {
-                continue;
-            }
-            if let Some(value) = self.store.get(SCOPE_JOBS, &job_id).await?
-                && let Err(error) = Job::from_value(&value)
-            {
-                fresh.unreadable.insert(job_id.clone(), error.clone());
-                fresh.unreadable_lands.insert(worktree_id, error);
-            }
-        }
-        Ok(())
-    }
-
     /// Stores again what memory had newer than the store, and deletes what this process had deleted.
     async fn write_back(&self, newer: Memory, stale: Vec<Record>) -> Result<()> {
         for record in newer.records.into_values() {
@@ -300,75 +280,6 @@ impl Registry {
         records
     }
 
-    /// A land job, if there is one.
-    ///
-    /// # Errors
-    /// `W301` when it cannot be read.
-    pub fn job(&self, job_id: &str) -> Result<Option<Job>> {
-        self.read(|memory| match (memory.jobs.get(job_id), memory.unreadable.get(job_id)) {
-            (Some(job), _) => Ok(Some(job.clone())),
-            (None, Some(error)) => Err(error.clone()),
-            (None, None) => Ok(None),
-        })
-    }
-
-    /// Refuses when the land of a worktree is described by a job that cannot be read.
-    ///
-    /// # Errors
-    /// `W301`.
-    pub fn require_readable_land(&self, worktree_id: &str) -> Result<()> {
-        match self.read(|memory| memory.unreadable_lands.get(worktree_id).cloned()) {
-            Some(error) => Err(Error::new(
-                error.code,
-                format!(
-                    "{}; {worktree_id} stays as it is until a release that can read the job has ended it, or its keys in {SCOPE_JOBS} and {SCOPE_ACTIVE} are deleted and the worker is restarted",
-                    error.message
-                ),
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// The jobs that have not ended, oldest first; also those whose end is still to be told.
-    #[must_use]
-    pub fn unfinished_jobs(&self) -> Vec<Job> {
-        let mut jobs: Vec<Job> = self.read(|memory| memory.jobs.values().filter(|job| !job.ended()).cloned().collect());
-        jobs.sort_by(|a, b| (a.created_at, &a.job_id).cmp(&(b.created_at, &b.job_id)));
-        jobs
-    }
-
-    /// The jobs that ended before `before_ms`, but for the last one of a worktree that still has a record.
-    #[must_use]
-    pub fn forgettable_jobs(&self, before_ms: i64) -> Vec<Job> {
-        let mut jobs: Vec<Job> = self.read(|memory| {
-            let old = memory.jobs.values().filter(|job| job.ended() && job.updated_at < before_ms);
-            old.cloned().collect()
-        });
-        jobs.retain(|job| {
-            !self.knows(&job.worktree_id)
-                || self.last_job(&job.worktree_id).is_some_and(|last| last.job_id != job.job_id)
-        });
-        jobs
-    }
-
-    /// The job that is queued or running for a worktree.
-    #[must_use]
-    pub fn live_job(&self, worktree_id: &str) -> Option<Job> {
-        self.read(|memory| {
-            let job_id = memory.active.get(worktree_id)?;
-            memory.jobs.get(job_id).filter(|job| !job.ended()).cloned()
-        })
-    }
-
-    /// The newest job of a worktree, ended or not.
-    #[must_use]
-    pub fn last_job(&self, worktree_id: &str) -> Option<Job> {
-        self.read(|memory| {
-            let jobs = memory.jobs.values().filter(|job| job.worktree_id == worktree_id);
-            jobs.max_by(|a, b| (a.created_at, &a.job_id).cmp(&(b.created_at, &b.job_id))).cloned()
-        })
-    }
-
     /// Why values in the store cannot be used, by id.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Error> {
@@ -438,91 +349,6 @@ impl Registry {
                 memory.remember_deleted(record);
             }
         });
-        Ok(())
-    }
-
-    /// Stores a job. The land machine is the only caller after the first time, so no guard is needed: it holds the
-    /// lease of the repository's lands.
-    ///
-    /// # Errors
-    /// `W300` when the store refuses; nothing has changed then.
-    pub async fn put_job(&self, job: Job) -> Result<()> {
-        let _shared = self.loading.read().await;
-        if let Some(error) = self.read(|memory| memory.unreadable.get(&job.job_id).cloned()) {
-            // Somebody put what we cannot read in its place; that stays (invariant 3).
-            return Err(error);
-        }
-        self.set(SCOPE_JOBS, &job.job_id, stored(&job)?).await?;
-        self.write(|memory| memory.jobs.insert(job.job_id.clone(), job));
-        Ok(())
-    }
-
-    /// Stores what makes a land exist: the job, the mark, and the record that says so. One round trip, because any part
-    /// of it that a crash leaves is understood by recovery. Memory has all of it or nothing.
-    ///
-    /// # Errors
-    /// `W300` when the store refuses any of it; what was stored is taken back as far as the store can be reached.
-    pub async fn begin_land(&self, permit: &RepoGuard, job: Job, record: Record, before: &Record) -> Result<()> {
-        let shared = self.loading.read().await;
-        let (job_value, record_value) = (stored(&job)?, stored(&record)?);
-        let id = &record.worktree_id;
-        let writes = tokio::join!(
-            self.set(SCOPE_JOBS, &job.job_id, job_value),
-            self.set(SCOPE_ACTIVE, id, Value::String(job.job_id.clone())),
-            self.set(SCOPE_RECORDS, id, record_value),
-        );
-        if let Err(error) = writes.0.and(writes.1).and(writes.2) {
-            drop(shared);
-            if let Err(also) = self.cancel_land(permit, &job.job_id, before).await {
-                tracing::warn!(job = job.job_id, error = %also, "a land that was refused may be found at the next start");
-            }
-            return Err(error);
-        }
-        self.write(|memory| {
-            memory.active.insert(id.clone(), job.job_id.clone());
-            memory.records.insert(id.clone(), record.clone());
-            memory.jobs.insert(job.job_id.clone(), job);
-        });
-        Ok(())
-    }
-
-    /// Takes back what [`Registry::begin_land`] stored; the record becomes `before` again.
-    ///
-    /// # Errors
-    /// `W300` when the store refuses; the job is the last to go, so what is left is still understood.
-    pub async fn cancel_land(&self, permit: &RepoGuard, job_id: &str, before: &Record) -> Result<()> {
-        self.put_record(permit, before.clone()).await?;
-        self.set_live_job(permit, &before.worktree_id, None).await?;
-        self.delete_job(permit, job_id).await
-    }
-
-    /// Forgets a job that ended long ago.
-    ///
-    /// # Errors
-    /// `W300` when the store refuses; nothing has changed then.
-    pub async fn delete_job(&self, _permit: &RepoGuard, job_id: &str) -> Result<()> {
-        let _shared = self.loading.read().await;
-        self.store.delete(SCOPE_JOBS, job_id).await?;
-        self.write(|memory| memory.jobs.remove(job_id));
-        Ok(())
-    }
-
-    /// Marks `job_id` as the live job of a worktree, or (with `None`) that it has none.
-    ///
-    /// # Errors
-    /// `W300` when the store refuses; nothing has changed then.
-    pub async fn set_live_job(&self, _permit: &RepoGuard, worktree_id: &str, job_id: Option<&str>) -> Result<()> {
-        let _shared = self.loading.read().await;
-        match job_id {
-            Some(job_id) => {
-                self.set(SCOPE_ACTIVE, worktree_id, Value::String(job_id.to_owned())).await?;
-                self.write(|memory| memory.active.insert(worktree_id.to_owned(), job_id.to_owned()));
-            }
-            None => {
-                self.store.delete(SCOPE_ACTIVE, worktree_id).await?;
-                self.write(|memory| memory.active.remove(worktree_id));
-            }
-        }
         Ok(())
     }
 }
