@@ -256,10 +256,10 @@ async fn lands_that_ended_long_ago_are_forgotten() {
     bench.move_clock(Duration::from_secs(71 * 3600));
     let sweep = || worktree::worktrees::prune::run(&bench.ctx, worktree::worktrees::prune::Request::default());
     sweep().await.unwrap();
-    assert!(bench.ctx.registry.job("job_000000000001").is_some());
+    assert!(bench.ctx.registry.job("job_000000000001").unwrap().is_some());
     bench.move_clock(Duration::from_secs(2 * 3600));
     sweep().await.unwrap();
-    let left: Vec<bool> = jobs.iter().map(|(id, ..)| bench.ctx.registry.job(id).is_some()).collect();
+    let left: Vec<bool> = jobs.iter().map(|(id, ..)| bench.ctx.registry.job(id).unwrap().is_some()).collect();
     assert_eq!(left, [false, true, true], "the last one of a worktree, and what has not ended, stay");
     let stored = bench.client().ok("state::list", json!({"scope": "worktree_land_job"})).await;
     assert_eq!(stored.as_array().unwrap().len(), 2);
