@@ -46,6 +46,39 @@ async fn upstream_and_detached_heads_are_told() {
 }
 
 #[tokio::test]
+async fn a_refresh_is_in_nobodys_way_and_hides_no_change() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.commit(&root, "a", "one");
+    let tree = place.git.tree(&root).unwrap();
+    let index = root.join(".git/index");
+    let lock = root.join(".git/index.lock");
+    // Somebody is writing the index: both stay as they are.
+    let before = std::fs::read(&index).unwrap();
+    put(&root, ".git/index.lock", "theirs");
+    tree.refresh_index().await.unwrap();
+    assert_eq!(
+        (std::fs::read(&index).unwrap(), std::fs::read_to_string(&lock).unwrap()),
+        (before, "theirs".to_owned())
+    );
+    std::fs::remove_file(&lock).unwrap();
+    // Changed to the same size within the same moment: only the age of the index gives it away.
+    place.commit(&root, "a", "two");
+    put(&root, "a", "six");
+    tree.refresh_index().await.unwrap();
+    assert_eq!(tree.status().await.unwrap().unstaged, 1);
+    // What differs in nothing but its age is refreshed, and no lock and no copy are left.
+    put(&root, "a", "two");
+    tree.refresh_index().await.unwrap();
+    assert!(tree.status().await.unwrap().is_clean());
+    let left = std::fs::read_dir(root.join(".git")).unwrap().flatten();
+    let left: Vec<_> =
+        left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("index")).collect();
+    assert_eq!(left, ["index"]);
+    place.run(&root, ["commit", "--quiet", "--allow-empty", "--message", "after"]);
+}
+
+#[tokio::test]
 async fn ignored_files_are_listed_with_whole_directories_as_one() {
     let place = Place::new();
     let root = place.repo("shop");
