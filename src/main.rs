@@ -3,12 +3,15 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
+use clap_complete::CompleteEnv;
 use tracing_subscriber::EnvFilter;
-use worktree::cli::Arguments;
+use worktree::cli::{Arguments, COMPLETION_VARIABLE};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // A shell that asks for completions gets them, and nothing else happens.
+    CompleteEnv::with_factory(Arguments::command).var(COMPLETION_VARIABLE).complete();
     let arguments = Arguments::parse();
     // Results go to standard output; everything that is said about them goes to standard error.
     tracing_subscriber::fmt()

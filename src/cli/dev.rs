@@ -9,6 +9,8 @@ use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
 
+use super::note::{self, Note};
+use super::place::default_state_dir;
 use super::stop::StopSignal;
 use super::{Exit, Seed, output};
 use crate::engine::{Engine, Options};
@@ -17,6 +19,9 @@ use crate::wire::{self, ServeOptions};
 const AFTER_HELP: &str = "\
 When the functions answer, one line of JSON is printed on standard output:
   {\"ready\":true,\"url\":\"ws://127.0.0.1:49134\",\"http\":\"http://127.0.0.1:3111\"}
+
+
+Commands with --local find it by the file dev.json in its state directory.
 
 Examples:
   worktree dev
@@ -52,33 +57,36 @@ struct Ready {
     http: String,
 }
 
-/// The state directory when none is named.
-fn default_state_dir() -> anyhow::Result<PathBuf> {
-    let home = std::env::home_dir().context("no home directory; name a place with --state-dir")?;
-    Ok(home.join(".iii").join("worktree-dev"))
-}
-
-pub(super) async fn run(arguments: Arguments, before: Seed) -> anyhow::Result<Exit> {
-    let state_dir = arguments.state_dir.map_or_else(default_state_dir, Ok)?;
+pub(super) async fn run(arguments: Arguments, before: Seed, state_dir: Option<PathBuf>) -> anyhow::Result<Exit> {
+    let state_dir = arguments.state_dir.or(state_dir).map_or_else(default_state_dir, Ok)?;
     let stop = StopSignal::listen()?;
     let engine = Engine::start(Options {
         host: IpAddr::V4(Ipv4Addr::LOCALHOST),
         port: arguments.port,
         http_port: arguments.http_port,
-        state_dir,
+        state_dir: state_dir.clone(),
         ..Options::default()
     })
     .await
     .context("starting the embedded engine")?;
 
     let ready = serde_json::to_string(&Ready { ready: true, url: engine.url(), http: engine.http_url() })?;
+    note::remove(&state_dir).context("removing the note of the previous one")?;
+    let note = Note { url: engine.url(), http: engine.http_url(), pid: std::process::id() };
+    let place = state_dir.clone();
     let announce = move || {
+        if let Err(error) = note.leave(&place) {
+            tracing::warn!(%error, "no note could be left; commands with --local will not find this engine");
+        }
         if let Err(error) = output::line(&ready) {
             tracing::warn!(%error, "standard output is closed; serving all the same");
         }
     };
     let options = ServeOptions { url: engine.url(), seed: arguments.seed.path.or(before.path) };
     let served = wire::serve(options, announce, stop.received()).await;
+    if let Err(error) = note::remove(&state_dir) {
+        tracing::warn!(%error, "the note for commands with --local stays behind");
+    }
     // The engine goes last: the worker's final words are stored in it.
     engine.shutdown().await;
     served?;

@@ -9,10 +9,12 @@ pub enum Exit {
     Success = 0,
     /// Failed: the engine, the worker or the function called said no.
     Failure = 1,
-    /// The command line or its input is wrong; nothing was called.
+    /// The command line or its input is wrong, or somebody alive holds what the command needs; nothing was changed.
     Usage = 2,
     /// No engine answers at the address.
     NoEngine = 3,
+    /// Interrupted by a signal, as shells count it for SIGINT.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {

@@ -3,14 +3,57 @@
 //! Invariants
 //! 1. Results go to standard output, everything else to standard error.
 //! 2. The exit codes are those of [`Exit`], and the help of each command lists its own.
+//! 3. Everything about worktrees goes over the bus. What has to look at the machine says so in its help.
+//!
+//! | modules | what they own |
+//! |---|---|
+//! | `serve`, `dev`, `demo`, `call` | the program as a service, and as a bare client |
+//! | `operator` and the files it names | one command each |
+//! | `session`, `place`, `link`, `host`, `note` | from the words to a connection, and its end |
+//! | `trouble`, `hints`, `exit`, `interrupt` | how commands fail and stop |
+//! | `select`, `scope`, `holdings`, `complete` | which worktrees are meant, and what they hold |
+//! | `output`, `terminal`, `table`, `words`, `progress`, `ask` | what is said, and how |
 
+mod ask;
 mod call;
+mod claim;
+mod complete;
+mod completions;
+mod config;
+mod create;
 mod demo;
 mod dev;
+mod doctor;
 mod exit;
+mod get;
+mod hints;
+mod holdings;
+mod host;
+mod interrupt;
+mod land;
+mod link;
+mod list;
+mod note;
+mod operator;
 mod output;
+mod place;
+mod progress;
+mod prune;
+mod queue;
+mod release;
+mod remove;
+mod scope;
+mod select;
 mod serve;
+mod session;
+mod status;
 mod stop;
+mod table;
+mod terminal;
+mod trouble;
+mod validate;
+mod watch;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,20 +61,30 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use self::place::Reach;
+
+pub use completions::VARIABLE as COMPLETION_VARIABLE;
 pub use exit::Exit;
 
 const AFTER_HELP: &str = "\
-Examples:
-  worktree demo
-  worktree dev
-  worktree call worktree::list
-  worktree --url ws://10.0.0.5:49134 --config seed.yaml
+A worktree is named by its id, the beginning of it, its branch, a path in it, or by standing in it.
+
+A day with it, in a repository of your own, with `worktree dev` running in another terminal (or --local on each line):
+  worktree create fix-login                        a place to work in; commit there
+  worktree list                                    who works where, on what, how far
+  worktree land fix-login --test 'make test' --wait
+  worktree status fix-login                        when it did not land: what is in the way is told
+  worktree config gates.allow_force true           what can lose work is off until you switch it on
+  worktree remove fix-login --force                shows what would be lost, and asks
+  worktree prune                                   removes what is finished
+  worktree doctor                                  when something is odd
 
 Exit codes:
-  0  ended as asked
-  1  failed; the reason is on standard error
-  2  the command line is wrong
-  3  no engine answers (`call`)";
+  0    ended as asked
+  1    refused or failed; the reason, with its code, is on standard error
+  2    the command line is wrong, a name fits several worktrees, or a live process is in the way
+  3    no engine answers
+  130  interrupted";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -43,7 +96,7 @@ Exit codes:
 )]
 pub struct Arguments {
     #[command(flatten)]
-    engine: EngineAddress,
+    reach: Reach,
     #[command(flatten)]
     serve: serve::Arguments,
     #[command(subcommand)]
@@ -59,6 +112,8 @@ enum Command {
     /// Show what the worker does, in a temporary directory, in a few seconds
     #[command(after_help = demo::AFTER_HELP)]
     Demo,
+    #[command(flatten)]
+    Operator(operator::Command),
     /// Call one function on the engine and print its result
     Call(call::Arguments),
 }
@@ -74,8 +129,8 @@ struct EngineAddress {
 
 impl EngineAddress {
     /// The address given after the subcommand, else the one before it, else the one of the environment.
-    fn resolve(self, before: Self) -> String {
-        self.url.or(before.url).unwrap_or_else(iii_sdk::engine_url_from_env)
+    fn resolve(self, before: Option<String>) -> String {
+        self.url.or(before).unwrap_or_else(iii_sdk::engine_url_from_env)
     }
 }
 
@@ -95,27 +150,23 @@ impl Arguments {
         match self.command {
             // What the SDK says of its own start is of use only to whoever asks for it.
             None | Some(Command::Serve(_) | Command::Dev(_)) => "info,opentelemetry=warn,iii_helpers=warn,iii_sdk=warn",
-            Some(Command::Demo | Command::Call(_)) => "off",
+            Some(Command::Demo | Command::Call(_) | Command::Operator(_)) => "off",
         }
     }
 
     /// Options that stand before a subcommand which has no use for them.
     fn misplaced(&self) -> Option<&'static str> {
-        let (url, config) = match self.command {
-            None | Some(Command::Serve(_)) => return None,
-            Some(Command::Dev(_)) => (true, false),
-            Some(Command::Demo) => (true, true),
-            Some(Command::Call(_)) => (false, true),
-        };
-        if self.serve.manifest {
-            Some("--manifest")
-        } else if url && self.engine.url.is_some() {
-            Some("--url")
-        } else if config && self.serve.seed.path.is_some() {
-            Some("--config")
-        } else {
-            None
-        }
+        let serves = matches!(self.command, None | Some(Command::Serve(_)));
+        let speaks = matches!(self.command, Some(Command::Operator(_) | Command::Call(_)));
+        let dev = matches!(self.command, Some(Command::Dev(_)));
+        let given = [
+            ("--manifest", self.serve.manifest && !serves),
+            ("--url", self.reach.url.is_some() && !serves && !speaks),
+            ("--config", self.serve.seed.path.is_some() && !serves && !dev),
+            ("--local", self.reach.local && !speaks),
+            ("--state-dir", self.reach.state_dir.is_some() && !speaks && !dev),
+        ];
+        given.into_iter().find_map(|(option, misplaced)| misplaced.then_some(option))
     }
 }
 
@@ -128,13 +179,14 @@ pub async fn run(arguments: Arguments) -> ExitCode {
         error.print().unwrap_or_default();
         return Exit::Usage.into();
     }
-    let Arguments { engine, serve, command } = arguments;
+    let Arguments { reach, serve, command } = arguments;
     let outcome = match command {
-        None => serve::run(serve, engine.resolve(EngineAddress::default())).await,
-        Some(Command::Serve(command)) => serve::run(command.serve.or(serve), command.engine.resolve(engine)).await,
-        Some(Command::Dev(dev)) => dev::run(dev, serve.seed).await,
+        None => serve::run(serve, EngineAddress::default().resolve(reach.url)).await,
+        Some(Command::Serve(command)) => serve::run(command.serve.or(serve), command.engine.resolve(reach.url)).await,
+        Some(Command::Dev(dev)) => dev::run(dev, serve.seed, reach.state_dir).await,
         Some(Command::Demo) => demo::run().await,
-        Some(Command::Call(call)) => call::run(call, engine).await,
+        Some(Command::Call(call)) => call::run(call, reach).await,
+        Some(Command::Operator(command)) => Ok(command.run(reach).await),
     };
     let exit = outcome.unwrap_or_else(|error| {
         output::complain(&format!("worktree: {error:#}"));
@@ -153,16 +205,6 @@ mod tests {
     }
 
     #[test]
-    fn the_address_after_the_subcommand_wins_over_the_one_before_it() {
-        let parsed = Arguments::try_parse_from(["worktree", "--url", "ws://a:1", "call", "f", "--url", "ws://b:2"]);
-        let Arguments { engine, command: Some(Command::Call(call)), .. } = parsed.unwrap() else {
-            panic!("not a call")
-        };
-        assert_eq!(call.engine.resolve(engine.clone()), "ws://b:2");
-        assert_eq!(EngineAddress::default().resolve(engine), "ws://a:1");
-    }
-
-    #[test]
     fn options_without_a_meaning_are_named() {
         let misplaced = |line: &[&str]| Arguments::try_parse_from(line).unwrap().misplaced();
         assert_eq!(misplaced(&["worktree", "--url", "ws://a:1", "dev"]), Some("--url"));
@@ -170,5 +212,8 @@ mod tests {
         assert_eq!(misplaced(&["worktree", "--manifest", "call", "f"]), Some("--manifest"));
         assert_eq!(misplaced(&["worktree", "--config", "x", "dev"]), None);
         assert_eq!(misplaced(&["worktree", "--url", "ws://a:1", "serve"]), None);
+        assert_eq!(misplaced(&["worktree", "--local"]), Some("--local"));
+        assert_eq!(misplaced(&["worktree", "--local", "list"]), None);
+        assert_eq!(misplaced(&["worktree", "--state-dir", "x", "dev"]), None);
     }
 }

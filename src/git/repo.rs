@@ -1,5 +1,6 @@
 //! A repository, named by its common directory.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use super::Git;
 use super::error::GitError;
 use super::invocation::Invocation;
+use super::parse;
 use super::sha::Sha;
 
 /// A repository. Runs `git --git-dir=<common dir>`. Cheap to clone.
@@ -74,6 +76,19 @@ impl Repo {
         }
         let output = self.command(["rev-list", "-n", "1", "--all", "--"]).offline().run().await?;
         Ok(!output.stdout()?.is_empty())
+    }
+
+    /// The settings in force for the repository, by key (section and name in lower case), those of the user and the
+    /// system included.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn settings(&self) -> Result<BTreeMap<String, String>, GitError> {
+        let output = self.command(["config", "--list", "--show-scope", "--includes", "-z"]).run().await?.stdout()?;
+        let entries = parse::config::scoped(&output)?;
+        // What this worker passes on its own command lines is not the repository's.
+        let set = entries.into_iter().filter(|entry| entry.scope != "command");
+        Ok(set.map(|entry| (entry.key, entry.value)).collect())
     }
 
     /// Whether it has no checkout of its own.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use self::agent::Agent;
 use self::stage::{Stage, prices};
-use self::voice::short;
 use super::stop::StopSignal;
+use super::words::short;
 use super::{Exit, output};
 use crate::model::clock::{Clock as _, SystemClock};
 

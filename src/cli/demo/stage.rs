@@ -16,13 +16,12 @@ use iii_sdk::protocol::{RegisterTriggerInput, TriggerRequest};
 use iii_sdk::runtime::WorkerMetadata;
 use iii_sdk::{Error, IIIClient, InitOptions, RegisterFunction, WorkerIdentityMode, register_worker};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
 
 use super::agent::Agent;
 use super::voice::Voice;
-use crate::engine::{Engine, Options};
-use crate::wire::{self, ServeError, ServeOptions};
+use crate::cli::host::Host;
+use crate::engine::Options;
 
 /// Longest wait for anything; the whole tour takes a fraction of it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,9 +77,7 @@ pub(super) struct Stage {
     pub(super) owner: Agent,
     scratch: Scratch,
     markers: SdkMarkers,
-    engine: Engine,
-    worker: JoinHandle<Result<(), ServeError>>,
-    stop_worker: oneshot::Sender<()>,
+    host: Host,
     client: IIIClient,
     events: mpsc::UnboundedReceiver<(&'static str, Value)>,
     /// Events that were shown but not waited for yet.
@@ -93,47 +90,17 @@ impl Stage {
         let markers = SdkMarkers::before();
         let scratch = Scratch::new()?;
         let owner = repository(&scratch.0).await?;
-        let engine = Engine::start(Options {
+        let seed = write_seed(&scratch.0)?;
+        let options = Options {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
             http_port: 0,
             state_dir: scratch.0.join("engine"),
             ..Options::default()
-        })
-        .await
-        .context("starting the embedded engine")?;
-        let seed = write_seed(&scratch.0)?;
-        let (stop_worker, stop) = oneshot::channel::<()>();
-        let (ready, mut readied) = mpsc::channel(1);
-        let options = ServeOptions { url: engine.url(), seed: Some(seed) };
-        let mut worker = tokio::spawn(wire::serve(
-            options,
-            move || ready.try_send(()).unwrap_or_default(),
-            // A sender that is dropped stops the worker just as one that sends.
-            async move { stop.await.unwrap_or_default() },
-        ));
-        tokio::select! {
-            ended = &mut worker => {
-                ended.context("the worker panicked")?.context("serving")?;
-                bail!("the worker ended before it was ready");
-            }
-            ready = tokio::time::timeout(PATIENCE, readied.recv()) => {
-                ready.context("the worker was not ready in time")?.context("the worker never got ready")?;
-            }
-        }
-        let (client, events) = audience(&engine.url()).await?;
-        Ok(Self {
-            voice: Voice::new(),
-            owner,
-            scratch,
-            markers,
-            engine,
-            worker,
-            stop_worker,
-            client,
-            events,
-            shown: Vec::new(),
-        })
+        };
+        let host = Host::start(options, Some(seed)).await?;
+        let (client, events) = audience(&host.url()).await?;
+        Ok(Self { voice: Voice::new(), owner, scratch, markers, host, client, events, shown: Vec::new() })
     }
 
     /// A home directory without any configuration.
@@ -186,14 +153,12 @@ impl Stage {
 
     /// Takes everything down again, worker first.
     pub(super) async fn strike(self) -> anyhow::Result<()> {
-        let Self { scratch, markers, engine, worker, stop_worker, client, .. } = self;
+        let Self { scratch, markers, host, client, .. } = self;
         tokio::task::spawn_blocking(move || client.shutdown()).await.context("closing the client")?;
-        drop(stop_worker);
-        let served = tokio::time::timeout(PATIENCE, worker).await;
-        engine.shutdown().await;
+        let stopped = host.stop().await;
         drop(scratch);
         drop(markers);
-        served.context("the worker did not stop")?.context("the worker panicked")?.context("serving")
+        stopped
     }
 }
 

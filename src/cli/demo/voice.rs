@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::output;
+use crate::cli::words::short;
 
 /// Prints the tour.
 pub(super) struct Voice {
@@ -49,9 +50,4 @@ impl Voice {
     fn paint(&self, style: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{style}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
-}
-
-/// The first eight digits of a commit id.
-pub(super) fn short(sha: &str) -> &str {
-    sha.get(..8).unwrap_or(sha)
 }

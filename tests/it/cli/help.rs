@@ -10,7 +10,28 @@ use crate::support::{BINARY, Seal};
 fn the_help_texts_are_as_reviewed() {
     let seal = Seal::new();
     let mut goldens = Goldens::at("help");
-    for command in ["", "serve", "dev", "demo", "call"] {
+    for command in [
+        "",
+        "serve",
+        "dev",
+        "demo",
+        "call",
+        "create",
+        "list",
+        "get",
+        "status",
+        "claim",
+        "release",
+        "land",
+        "queue",
+        "watch",
+        "remove",
+        "prune",
+        "validate",
+        "doctor",
+        "config",
+        "completions",
+    ] {
         let mut run = seal.command(BINARY);
         run.args(command.split_terminator(' ')).arg("--help");
         let output = run.output().unwrap();
