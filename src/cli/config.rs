@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::session::{Common, Session};
 use super::trouble::{Outcome, Trouble};
-use super::{Exit, output};
+use super::{Exit, here, output};
 use crate::model::Code;
 
 const AFTER_HELP: &str = "\
@@ -40,8 +40,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
     let link = session.link().await?;
-    let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
-    let id = id.unwrap_or_else(|| crate::wire::WORKER_NAME.to_owned());
+    let id = here::config_id();
     let stored = link.read("configuration::get", json!({"id": id, "raw": true})).await?["value"].take();
     // What is stored may leave keys out; all of them have a value all the same.
     let whole = with_defaults(json!(crate::model::config::WorktreeConfig::default()), &stored);

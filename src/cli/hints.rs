@@ -25,6 +25,7 @@ pub(super) fn for_refusal(command: &str, code: &str, message: &str) -> Option<St
         ("W410", _) => "resolve it in that directory, `git rebase --continue`, then land again",
         ("W411", _) => "fix it in that directory, commit, then land again",
         ("W414", _) => "`worktree doctor` looks at what gates need",
+        ("W600", _) => "`worktree audit verify` tells what is wrong with the log",
         ("W300", _) | ("function_not_found", _) => "`worktree doctor` tells what is missing",
         _ => return None,
     };

@@ -74,7 +74,9 @@ impl Interrupts {
     /// Runs `work` until it ends or a signal ends it; `None` when a signal did.
     pub(super) async fn watch_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
+        // The work goes first: a command that waits for the signal itself ends in its own way.
         tokio::select! {
+            biased;
             done = &mut work => return Some(done),
             () = self.received() => {}
         }

@@ -11,10 +11,12 @@
 //! | `operator` and the files it names | one command each |
 //! | `session`, `place`, `link`, `host`, `note` | from the words to a connection, and its end |
 //! | `trouble`, `hints`, `exit`, `interrupt` | how commands fail and stop |
+//! | `here` | the worker's library on this machine |
 //! | `select`, `scope`, `holdings`, `complete` | which worktrees are meant, and what they hold |
 //! | `output`, `terminal`, `table`, `words`, `progress`, `ask` | what is said, and how |
 
 mod ask;
+mod audit;
 mod call;
 mod claim;
 mod complete;
@@ -24,8 +26,10 @@ mod create;
 mod demo;
 mod dev;
 mod doctor;
+mod du;
 mod exit;
 mod get;
+mod here;
 mod hints;
 mod holdings;
 mod host;
@@ -42,6 +46,7 @@ mod prune;
 mod queue;
 mod release;
 mod remove;
+mod restore;
 mod scope;
 mod select;
 mod serve;
@@ -51,6 +56,7 @@ mod stop;
 mod table;
 mod terminal;
 mod trouble;
+mod unlock;
 mod validate;
 mod watch;
 mod words;
@@ -76,6 +82,8 @@ A day with it, in a repository of your own, with `worktree dev` running in anoth
   worktree status fix-login                        when it did not land: what is in the way is told
   worktree config gates.allow_force true           what can lose work is off until you switch it on
   worktree remove fix-login --force                shows what would be lost, and asks
+  worktree restore fix-login                       brings it back, as long as it is kept
+  worktree audit verify                            whether the log of all that went is as it was written
   worktree prune                                   removes what is finished
   worktree doctor                                  when something is odd
 

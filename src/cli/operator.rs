@@ -5,8 +5,8 @@ use clap::Subcommand;
 use super::place::Reach;
 use super::session::attend;
 use super::{
-    Exit, claim, completions, config, create, doctor, get, land, list, prune, queue, release, remove, status, validate,
-    watch,
+    Exit, audit, claim, completions, config, create, doctor, du, get, land, list, prune, queue, release, remove,
+    restore, status, unlock, validate, watch,
 };
 
 /// Each is parse → call → print.
@@ -35,6 +35,14 @@ pub(super) enum Command {
     /// Remove what is finished and idle, after showing the plan
     #[command(visible_alias = "gc")]
     Prune(prune::Arguments),
+    /// Bring back a worktree that was removed by force
+    Restore(restore::Arguments),
+    /// Show what the worktrees use of the disk
+    Du(du::Arguments),
+    /// Verify and read the log of everything that went
+    Audit(audit::Arguments),
+    /// Show who holds the lock of a repository, and clear what a dead holder left
+    Unlock(unlock::Arguments),
     /// Tell whether a path is in a usable worktree
     Validate(validate::Arguments),
     /// Look for what is wrong, and name the command that fixes it
@@ -60,6 +68,10 @@ impl Command {
             Command::Watch(a) => attend("watch", a.common.clone(), before, watch::run, a).await,
             Command::Remove(a) => attend("remove", a.common.clone(), before, remove::run, a).await,
             Command::Prune(a) => attend("prune", a.common.clone(), before, prune::run, a).await,
+            Command::Restore(a) => attend("restore", a.common.clone(), before, restore::run, a).await,
+            Command::Du(a) => attend("du", a.common.clone(), before, du::run, a).await,
+            Command::Audit(a) => a.run(before).await,
+            Command::Unlock(a) => attend("unlock", a.common.clone(), before, unlock::run, a).await,
             Command::Validate(a) => attend("validate", a.common.clone(), before, validate::run, a).await,
             Command::Doctor(a) => attend("doctor", a.common.clone(), before, doctor::run, a).await,
             Command::Config(a) => attend("config", a.common.clone(), before, config::run, a).await,

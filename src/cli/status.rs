@@ -1,16 +1,21 @@
 //! `worktree status`: what git says about one worktree.
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::link::Link;
 use super::select::Which;
 use super::session::{Common, Session};
 use super::terminal::{Style, paint};
 use super::trouble::Outcome;
-use super::{Exit, words};
+use super::{Exit, queue, words};
+use crate::model::job::Job;
+use crate::model::record::Lifecycle;
 use crate::model::status::WorktreeStatus;
 
 const AFTER_HELP: &str = "\
+Where the last land was stopped, the reason comes first.
+
 Examples:
   worktree status
   worktree status fix-login --json
@@ -34,16 +39,44 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
     let link = session.link().await?;
     let found = arguments.which.find(link).await?;
-    let value = link.read("worktree::status", json!({"worktree_id": found.worktree_id})).await?;
+    let mut value = link.read("worktree::status", json!({"worktree_id": found.worktree_id})).await?;
     let status: WorktreeStatus = serde_json::from_value(value.clone())?;
+    let blocked = match found.lifecycle {
+        Lifecycle::LandBlocked => last_stop(link, &found.worktree_id).await?,
+        _ => None,
+    };
+    value["blocked"] = blocked.as_ref().map_or(Value::Null, |job| {
+        json!({
+            "job_id": job.job_id, "code": job.blocked_code, "reason": job.blocked_reason, "message": job.message,
+            "conflict_files": job.conflict_files, "exit_code": job.exit_code, "output_tail": job.output_tail,
+        })
+    });
     session.print(&value, || {
         let head = words::short(&status.head_sha);
         let claim = found.session_id.as_ref().map(|session| format!(", claimed by {session}")).unwrap_or_default();
         let title = format!("{} on {} at {head}", found.worktree_id, found.branch);
         let state = found.lifecycle.as_str();
-        format!("{}\n{state}{claim}\n{}", paint(Style::Bold, &title), describe(&status))
+        let why = blocked.as_ref().map(describe_stop).unwrap_or_default();
+        format!("{}\n{state}{claim}\n{why}{}", paint(Style::Bold, &title), describe(&status))
     })?;
     Ok(Exit::Success)
+}
+
+/// The last land of a worktree, when it was stopped.
+async fn last_stop(link: &Link, worktree_id: &str) -> Outcome<Option<Job>> {
+    let last = queue::jobs(link).await?.into_iter().rfind(|job| job.worktree_id == worktree_id && job.done);
+    Ok(last.filter(|job| job.blocked_code.is_some()))
+}
+
+fn describe_stop(job: &Job) -> String {
+    let code = job.blocked_code.as_deref().unwrap_or_default();
+    let message = job.message.as_deref().unwrap_or("the land was stopped");
+    let mut text = format!("  {}\n", paint(Style::Red, &format!("the last land was stopped, {code}: {message}")));
+    let tail = job.output_tail.as_deref().unwrap_or_default();
+    for line in job.conflict_files.iter().flatten().map(String::as_str).chain(tail.lines()) {
+        text.push_str(&format!("  | {line}\n"));
+    }
+    text
 }
 
 /// What a worktree holds, one line for each kind of thing.

@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, Local};
 
+pub(super) use crate::worktrees::unsaved_work::counted;
+
 /// How long ago `then` was: `now`, `5m`, `3h`, `12d`. Both in milliseconds since the epoch.
 pub(super) fn age(then: i64, now: i64) -> String {
     let seconds = (now - then).max(0) / 1000;
@@ -30,9 +32,18 @@ pub(super) fn short(sha: &str) -> &str {
     sha.get(..8).unwrap_or(sha)
 }
 
-/// A count with its noun: `1 file`, `2 files`.
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+/// A size in the units of `du -h`: `512 B`, `1.5 MiB`.
+pub(super) fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut unit = "B";
+    let mut tenths = count.saturating_mul(10);
+    for larger in units {
+        if tenths < 10_240 {
+            break;
+        }
+        (tenths, unit) = (tenths / 1024, larger);
+    }
+    if unit == "B" { format!("{count} B") } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) }
 }
 
 /// `3 files changed, 10 insertions(+), 2 deletions(-)` as `+10 -2`.
@@ -63,6 +74,10 @@ mod tests {
         assert_eq!(diffstat(" 3 files changed, 10 insertions(+), 2 deletions(-)"), "+10 -2");
         assert_eq!(diffstat("1 file changed, 1 deletion(-)"), "+0 -1");
         assert_eq!(diffstat(""), "");
-        assert_eq!((counted(1, "file", "files"), counted(0, "file", "files")), ("1 file".into(), "0 files".into()));
+    }
+    #[test]
+    fn sizes_have_one_digit_behind_the_point() {
+        let shown = [0, 1023, 1024, 1_572_864, 5_000_000_000_000_000].map(bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "4547.4 TiB"]);
     }
 }

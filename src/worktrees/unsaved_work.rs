@@ -164,7 +164,9 @@ pub async fn branch_kept_by(repo: &Repo, record: &Record, tip: &Sha) -> Result<O
     Ok(repo.refs_containing(tip).await?.into_iter().find(|name| *name != own))
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+/// A count with its noun: `1 file`, `2 files`.
+#[must_use]
+pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 

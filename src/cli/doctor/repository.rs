@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::finding::Findings;
 use crate::cli::trouble::Outcome;
-use crate::git::admin;
-use crate::git::{Git, Repo};
+use crate::git::{Git, Repo, admin};
+use crate::model::Code;
+use crate::model::clock::{Clock as _, SystemClock};
 use crate::worktrees::marker;
+use crate::worktrees::repo_lock::{self, LOCK_FILE};
 
 const GIT_LIMIT: Duration = Duration::from_secs(10);
 /// A lock of git older than this was left by a process that died: git itself holds them for moments.
@@ -26,7 +28,7 @@ pub(super) async fn look(paths: &[PathBuf], findings: &mut Findings) -> Outcome<
             Ok(found) if seen.insert(found.repo.key()) => look_at(&found.repo, findings).await?,
             Ok(_) => {}
             // Not in a repository is nothing wrong.
-            Err(error) if error.code() == crate::model::Code::NotARepository => {}
+            Err(error) if error.code() == Code::NotARepository => {}
             Err(error) => {
                 let fix = format!("git config --global --add safe.directory {}", path.display());
                 findings.problem("repository", &error.to_string(), &fix)?;
@@ -90,9 +92,18 @@ async fn traps(repo: &Repo, findings: &mut Findings) -> Outcome<()> {
     Ok(())
 }
 
-/// Locks that git processes left when they died.
+/// Locks that git processes left when they died, and ours when it is held for too long.
 fn locks(repo: &Repo, findings: &mut Findings) -> Outcome<()> {
     let common = repo.common_dir();
+    if let Ok(lock) = repo_lock::look(common, LOCK_FILE)
+        && let Some(holder) = lock.holder.as_ref().filter(|_| lock.held)
+    {
+        let minutes = (SystemClock.now_ms() - holder.since) / 60_000;
+        if minutes > 0 {
+            let message = format!("process {} holds {} for {minutes} minutes", holder.pid, lock.path.display());
+            findings.warn("locks", &message, &format!("ps -p {}   # and end it when it hangs", holder.pid))?;
+        }
+    }
     let mut places = vec![common.to_owned()];
     places.extend(admin::entries(common).unwrap_or_default().into_iter().map(|entry| entry.dir));
     for place in places {

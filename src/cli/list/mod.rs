@@ -2,6 +2,7 @@
 //!
 //! On a terminal the rows come at once and their status is filled in as it comes. Elsewhere it is one answer.
 
+mod extras;
 mod row;
 
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use clap::{Args, ValueEnum};
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
+use self::extras::Extras;
 use self::row::{Row, render};
 use super::link::Link;
 use super::scope::Scope;
@@ -19,6 +21,7 @@ use super::trouble::Outcome;
 use super::{Exit, output};
 use crate::model::record::Lifecycle;
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
+use crate::worktrees::states;
 
 /// How many statuses are asked for side by side.
 const SIDE_BY_SIDE: usize = 8;
@@ -31,7 +34,9 @@ const AFTER_HELP: &str = "\
 ±TARGET counts commits ahead and behind, or says `landed`; CHANGES counts files: `+` staged, `~` changed, `?` untracked, \
 `!` in conflict, `rebase` when one is open. Columns that do not fit are left out; --json has everything.
 
---processes looks at the processes of this machine.
+The states unreachable, corrupt, orphan and stale are those of an operator; what the worker keeps no record of is listed with them. stale is an active one that is idle for prune_expire_hours, orphan one half of which is missing (an orphaned one among them), corrupt a directory that git does not know as a worktree.
+
+These states, --size and --processes are looked at on this machine, which has to be the one of the worker.
 
 Examples:
   worktree list
@@ -57,9 +62,15 @@ pub(super) struct Arguments {
     /// Only those in one of these states
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<State>,
+    /// Show how much of the disk each uses
+    #[arg(long)]
+    size: bool,
     /// Show the processes that work in each
     #[arg(long)]
     processes: bool,
+    /// Show whether `prune` would take it now, and why not
+    #[arg(long)]
+    reapable: bool,
     /// Look again every two seconds until Ctrl-C
     #[arg(long, conflicts_with = "json")]
     watch: bool,
@@ -76,6 +87,10 @@ enum State {
     LandBlocked,
     Orphaned,
     Unmanaged,
+    Unreachable,
+    Corrupt,
+    Orphan,
+    Stale,
 }
 
 impl State {
@@ -86,6 +101,17 @@ impl State {
             Lifecycle::Landing => State::Landing,
             Lifecycle::LandBlocked => State::LandBlocked,
             Lifecycle::Orphaned => State::Orphaned,
+        }
+    }
+
+    /// The operator's state that is meant, where it is one.
+    fn seen_as(self) -> Option<states::State> {
+        match self {
+            State::Unreachable => Some(states::State::Unreachable),
+            State::Corrupt => Some(states::State::Corrupt),
+            State::Orphan => Some(states::State::Orphan),
+            State::Stale => Some(states::State::Stale),
+            _ => None,
         }
     }
 }
@@ -119,47 +145,65 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    async fn ask(&self, link: &Link, with_status: bool) -> Outcome<Value> {
+    fn wants(&self, state: State) -> bool {
+        self.arguments.state.is_empty() || self.arguments.state.contains(&state)
+    }
+
+    fn wants_seen(&self, seen: states::State) -> bool {
+        self.arguments.state.iter().any(|state| state.seen_as() == Some(seen))
+    }
+
+    async fn ask(&self, link: &Link, with_status: bool) -> Outcome<(Value, Extras)> {
         let payload = json!({
             "repo_path": self.repo_path, "session_id": self.arguments.session, "include_status": with_status,
         });
         let mut answer = link.read("worktree::list", payload).await?;
-        let wanted = |state: State| self.arguments.state.is_empty() || self.arguments.state.contains(&state);
+        let extras = Extras::look(link, self.arguments, &self.repo_path).await?;
         if let Some(all) = answer["worktrees"].as_array_mut() {
-            let lifecycle = |one: &Value| serde_json::from_value::<Lifecycle>(one["lifecycle"].clone());
-            all.retain(|one| lifecycle(one).is_ok_and(|lifecycle| wanted(State::of(lifecycle))));
+            all.retain(|one| {
+                let id = one["worktree_id"].as_str().unwrap_or_default();
+                let lifecycle = serde_json::from_value::<Lifecycle>(one["lifecycle"].clone());
+                lifecycle.is_ok_and(|lifecycle| self.wants(State::of(lifecycle)))
+                    || extras.state_of(id).is_some_and(|seen| self.wants_seen(seen))
+            });
         }
-        if !wanted(State::Unmanaged) {
+        if !self.wants(State::Unmanaged) {
             answer["unmanaged"] = json!([]);
         }
-        Ok(answer)
+        Ok((answer, extras))
     }
 
     /// The answer for programs.
     async fn document(&self, link: &Link) -> Outcome<Value> {
-        let mut answer = self.ask(link, true).await?;
-        if self.arguments.processes
-            && let Some(all) = answer["worktrees"].as_array_mut()
-        {
-            for one in all {
+        let (mut answer, extras) = self.ask(link, true).await?;
+        for one in answer["worktrees"].as_array_mut().into_iter().flatten() {
+            extras.add_to(one);
+            if self.arguments.processes {
                 let path = one["path"].as_str().unwrap_or_default().to_owned();
                 one["processes"] = row::processes(path).await;
             }
+        }
+        if self.arguments.state.iter().any(|state| state.seen_as().is_some()) {
+            answer["unrecorded"] = json!(extras.unrecorded(|seen| self.wants_seen(seen)));
         }
         Ok(answer)
     }
 
     async fn rows(&self, link: &Link, with_status: bool) -> Outcome<Vec<Row>> {
-        let mut answer = self.ask(link, with_status).await?;
+        let (mut answer, extras) = self.ask(link, with_status).await?;
         let infos: Vec<WorktreeInfo> = serde_json::from_value(answer["worktrees"].take())?;
-        let mut rows: Vec<Row> = infos.into_iter().map(|info| Row::managed(info, with_status)).collect();
-        if self.arguments.processes {
-            for row in &mut rows {
+        let mut rows = Vec::new();
+        for info in infos {
+            let cells = extras.cells(&info.worktree_id);
+            let mut row = Row::managed(info, with_status, cells);
+            if self.arguments.processes {
                 row.look_at_processes().await;
             }
+            rows.push(row);
         }
         let unmanaged = answer["unmanaged"].as_array().cloned().unwrap_or_default();
         rows.extend(unmanaged.iter().map(Row::unmanaged));
+        rows.extend(extras.unrecorded(|seen| self.wants_seen(seen)).into_iter().map(Row::unrecorded));
         Ok(rows)
     }
 }

@@ -11,8 +11,9 @@ use crate::model::clock::{Clock as _, SystemClock};
 use crate::model::record::Lifecycle;
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::worktrees::open_files::{self, Holder};
+use crate::worktrees::states::Seen;
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 14] = [
     column("ID"),
     column("BRANCH").cut(),
     column("STATE"),
@@ -22,6 +23,9 @@ const COLUMNS: [Column; 11] = [
     column("DIFF").optional(6),
     column("AGE").optional(5),
     column("PORT").optional(8),
+    column("SIZE").optional(2),
+    column("SEEN AS").optional(2),
+    column("REAPABLE").optional(2).cut(),
     column("PROCESSES").optional(2).cut(),
     column("REPOSITORY").optional(7).cut(),
 ];
@@ -36,10 +40,12 @@ enum Told {
 /// One worktree.
 pub(super) struct Row {
     info: Option<WorktreeInfo>,
-    /// Where it lies and its branch, when it is not managed.
-    unmanaged: Option<(String, String)>,
+    /// What a row without a record shows: id, branch or path, and state.
+    bare: [String; 3],
     told: Told,
     processes: Option<Vec<Holder>>,
+    /// Size, operator's state, whether it could go.
+    extras: [String; 3],
 }
 
 /// The processes that work below a directory of this machine, in the order of their numbers.
@@ -56,19 +62,29 @@ pub(super) async fn processes(path: String) -> Value {
 
 impl Row {
     /// A worktree of the worker. With `asked`, a missing status is one that cannot be told.
-    pub(super) fn managed(info: WorktreeInfo, asked: bool) -> Self {
+    pub(super) fn managed(info: WorktreeInfo, asked: bool, extras: [String; 3]) -> Self {
         let told = match info.status.clone() {
             Some(status) => Told::Status(Box::new(status)),
             None if asked || info.lifecycle == Lifecycle::Orphaned => Told::Unknown,
             None => Told::Pending,
         };
-        Row { info: Some(info), unmanaged: None, told, processes: None }
+        Row { info: Some(info), bare: Default::default(), told, processes: None, extras }
+    }
+
+    fn bare(bare: [String; 3]) -> Self {
+        Row { info: None, bare, told: Told::Unknown, processes: None, extras: Default::default() }
     }
 
     /// Another worktree of the repository.
     pub(super) fn unmanaged(value: &Value) -> Self {
-        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        Row { info: None, unmanaged: Some((text("path"), text("branch"))), told: Told::Unknown, processes: None }
+        let text = |key: &str| value[key].as_str().map(str::to_owned);
+        let name = text("branch").or_else(|| text("path")).unwrap_or_default();
+        Row::bare([String::new(), name, "unmanaged".to_owned()])
+    }
+
+    /// Something below the worktree root that has no record.
+    pub(super) fn unrecorded(seen: &Seen) -> Self {
+        Row::bare([seen.worktree_id.clone(), seen.path.clone(), seen.state.as_str().to_owned()])
     }
 
     /// Its id, when its status has still to be asked for.
@@ -91,13 +107,14 @@ impl Row {
 
     fn cells(&self, now: i64, several: bool) -> Vec<String> {
         let Some(info) = &self.info else {
-            let (path, branch) = self.unmanaged.clone().unwrap_or_default();
             let mut cells = vec![String::new(); COLUMNS.len()];
-            cells[1] = if branch.is_empty() { path } else { branch };
-            cells[2] = paint(Style::Dim, "unmanaged");
-            return cells.into_iter().map(|cell| paint_dim(&cell)).collect();
+            for (cell, text) in cells.iter_mut().zip(&self.bare) {
+                *cell = paint(Style::Dim, text);
+            }
+            return cells;
         };
         let [target, changes, diff] = self.told_cells();
+        let [size, seen_as, reapable] = &self.extras;
         let processes = self.processes.as_ref().map(|holders| open_files::describe(holders)).unwrap_or_default();
         let repository = PathBuf::from(&info.repo_path);
         let repository = repository.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -111,6 +128,9 @@ impl Row {
             diff,
             words::age(info.created_at, now),
             info.dev_port.to_string(),
+            size.clone(),
+            seen_as.clone(),
+            reapable.clone(),
             processes,
             if several { repository } else { String::new() },
         ]
@@ -132,10 +152,6 @@ impl Row {
             }
         }
     }
-}
-
-fn paint_dim(cell: &str) -> String {
-    if cell.contains('\u{1b}') { cell.to_owned() } else { paint(Style::Dim, cell) }
 }
 
 fn state(lifecycle: Lifecycle) -> String {

@@ -27,6 +27,13 @@ fn the_help_texts_are_as_reviewed() {
         "watch",
         "remove",
         "prune",
+        "restore",
+        "du",
+        "audit",
+        "audit verify",
+        "audit query",
+        "audit tail",
+        "unlock",
         "validate",
         "doctor",
         "config",
@@ -37,9 +44,22 @@ fn the_help_texts_are_as_reviewed() {
         let output = run.output().unwrap();
         assert!(output.status.success(), "{}", err(&output));
         let name = if command.is_empty() { "worktree" } else { command };
-        goldens.check(&format!("{name}.txt"), &out(&output));
+        goldens.check(&format!("{}.txt", name.replace(' ', "-")), &out(&output));
     }
     goldens.finish();
+}
+
+#[test]
+fn every_command_has_its_help_reviewed() {
+    let seal = Seal::new();
+    let output = seal.command(BINARY).arg("--help").output().unwrap();
+    let text = out(&output);
+    let commands = text.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    for line in commands.lines() {
+        let name = line.split_whitespace().next().unwrap();
+        let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/help").join(format!("{name}.txt"));
+        assert!(name == "help" || golden.exists(), "the help of {name} has no golden");
+    }
 }
 
 #[test]
