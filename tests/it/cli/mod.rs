@@ -4,6 +4,7 @@ mod call;
 mod demo;
 mod dev;
 mod help;
+mod operator;
 
 use std::process::Output;
 
