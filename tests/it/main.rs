@@ -14,4 +14,5 @@ mod registry;
 mod scenarios;
 mod support;
 mod surface;
+mod terminal;
 mod worker;
