@@ -8,8 +8,8 @@
 //! 1. Only a marker that says `ready`, in an entry whose two-way link is intact, at the place below the worktree root
 //!    that this worker gives to that id, becomes a record. A worker with another root does not take it.
 //! 2. A marker that is newer than the record of its worktree replaces it.
-//! 3. A marker that is not `ready` belongs to a create that was cut off: its worktree is taken away when it holds
-//!    nothing, and reported otherwise.
+//! 3. A marker that is not `ready` belongs to a create that was cut off: with a record its worktree is complete, and the
+//!    marker says so from then on; without one it is taken away when it holds nothing, and reported otherwise.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -133,10 +133,17 @@ async fn clear_one(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> R
     let record = &marker.record;
     let cut_off = marker.creator.is_some_and(|pid| !is_alive(pid));
     let patient = ctx.now() - record.created_at >= UNFINISHED_AFTER_MS;
-    if ctx.registry.knows(&record.worktree_id) || !(cut_off || patient) {
+    if !(cut_off || patient) {
         return Ok(());
     }
     let _guard = ctx.registry.lock(&record.repo_key).await?;
+    if ctx.registry.knows(&record.worktree_id) {
+        // Killed between the record and the last word in the marker: the worktree is complete.
+        return match ctx.registry.record(&record.worktree_id) {
+            Ok(stored) => marker::write(entry, &stored, true),
+            Err(_) => Ok(()),
+        };
+    }
     let tree = ctx.git().tree(Path::new(&record.path))?;
     // The checkout of a process that was killed may still be going on.
     remove::require_idle(record).await?;

@@ -233,6 +233,25 @@ async fn what_a_cut_off_create_left_goes_only_when_it_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_was_killed_right_after_its_record_is_complete() {
+    let bench = Bench::new().await;
+    let repository = bench.repository("shop");
+    let (record, _) = bench.create(&repository).await;
+    let link = worktree::git::admin::verify_link(record.repo_key.as_ref(), record.path.as_ref()).unwrap();
+    let worktree::git::admin::Link::Intact(entry) = link else { panic!("{link:?}") };
+    worktree::worktrees::marker::write(&entry, &record, false).unwrap();
+    bench.move_clock(Duration::from_secs(3600));
+    rebuild::clear_unfinished(&bench.ctx, None).await;
+    assert!(worktree::worktrees::marker::read(&entry).unwrap().unwrap().ready);
+    assert!(Path::new(&record.path).exists());
+    // So it comes back like any other when the store loses it.
+    bench.client().ok("state::delete", json!({"scope": "worktree", "key": record.worktree_id})).await;
+    let second = bench.second().await;
+    rebuild::restore_lost(&second, None).await;
+    assert!(second.registry.knows(&record.worktree_id));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lands_that_ended_long_ago_are_forgotten() {
     let bench = Bench::with(json!({"prune_expire_hours": 10_000})).await;
     let repository = bench.repository("shop");
