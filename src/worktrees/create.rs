@@ -308,7 +308,12 @@ async fn make(ctx: &Arc<Context>, settings: &Settings, repo: &Repo, record: &Rec
     if completed.is_err() {
         roll_back::worktree(ctx, repo, record, base_sha).await;
         parents.undo();
+        if Path::new(&record.path).exists() {
+            // It could not be taken back: the note stays with it.
+            return completed;
+        }
     }
+    intent::settled(record);
     completed
 }
 
@@ -343,20 +348,18 @@ async fn register(
     };
     if let Err(error) = repo.add_worktree(&add).await {
         parents.undo();
-        intent::settled(&guard, record);
+        intent::settled(record);
         return Err(error.into());
     }
-    let registered =
-        match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
-            Ok(entry) => Ok((entry, parents)),
-            Err(error) => {
-                roll_back::worktree(ctx, repo, record, base_sha).await;
-                parents.undo();
-                Err(error)
-            }
-        };
-    intent::settled(&guard, record);
-    registered
+    match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
+        Ok(entry) => Ok((entry, parents)),
+        Err(error) => {
+            roll_back::worktree(ctx, repo, record, base_sha).await;
+            parents.undo();
+            intent::settled(record);
+            Err(error)
+        }
+    }
 }
 
 fn registered_entry(record: &Record) -> Result<AdminEntry> {

@@ -1,7 +1,8 @@
 //! What a create is about to make, noted before it makes anything, so that a create that was killed leaves nothing.
 //!
-//! The note lies in the common directory for as long as the worktree has no marker yet. It is written, and taken away
-//! again, under the lock of the repository: whoever holds that lock and finds a note knows that its create was cut off.
+//! The note lies in the common directory until the create has answered. It is written, and the worktree gets its marker,
+//! under one lock of the repository: whoever holds that lock and finds a note without a marker knows that the create was
+//! cut off, or is being taken back.
 //!
 //! Invariants
 //! 1. Only what the note names is taken back: a directory that holds nothing but its `.git` file, git's entry for it,
@@ -63,8 +64,9 @@ pub fn note(_permit: &RepoGuard, record: &Record) -> Result<()> {
     written.map_err(|error| failed(&path, error))
 }
 
-/// Takes the note away: everything has a marker now, or is taken back. One that stays is looked at by the next sweep.
-pub fn settled(_permit: &RepoGuard, record: &Record) {
+/// Takes the note away: the worktree is complete, or taken back to the last ref. One that stays is looked at by the next
+/// sweep.
+pub fn settled(record: &Record) {
     let path = path_of(record);
     if let Err(error) = std::fs::remove_file(&path)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -84,10 +86,13 @@ pub async fn take_back(ctx: &Arc<Context>, repo_key: &str) -> Result<()> {
     let _guard = ctx.registry.lock(repo_key).await?;
     let repo = ctx.git().repo(Path::new(repo_key));
     for path in notes(repo_key) {
-        if let Some(intent) = read(&path) {
-            take_back_one(ctx, &repo, &intent).await?;
+        let over = match read(&path) {
+            Some(intent) => take_back_one(ctx, &repo, &intent).await?,
+            None => true,
+        };
+        if over {
+            std::fs::remove_file(&path).map_err(|error| failed(&path, error))?;
         }
-        std::fs::remove_file(&path).map_err(|error| failed(&path, error))?;
     }
     Ok(())
 }
@@ -105,18 +110,19 @@ fn read(path: &Path) -> Option<Intent> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<()> {
+/// Takes back what one create has left; `false` when its marker says that it may still be going on.
+async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bool> {
     let root = Path::new(&intent.path);
     let entry = admin::entry_for(repo.common_dir(), root).map_err(|error| failed(root, error))?;
     if let Some(entry) = &entry
-        && marker::read(entry)?.is_some()
+        && let Some(marker) = marker::read(entry)?
     {
-        // From here on the marker tells how far the create came.
-        return Ok(());
+        // From here on the marker tells how far the create came; the note is for what is left after the entry.
+        return Ok(marker.ready);
     }
     if !holds_at_most_dot_git(root) {
         tracing::warn!(path = intent.path, "a create that was cut off left something that holds files; it stays");
-        return Ok(());
+        return Ok(true);
     }
     let name = branch_ref(&intent.branch);
     let start = intent.start.parse().map_err(|error| failed(root, error))?;
@@ -138,7 +144,7 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<()
     {
         tracing::warn!(branch = intent.branch, %current, "the branch of a create that was cut off has moved; it stays");
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether there is no directory, or one with nothing in it but a `.git` file.

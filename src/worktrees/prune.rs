@@ -218,10 +218,11 @@ async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<b
             return Ok(may_delete && branch::delete_branch(ctx, record, false).await);
         }
         Verdict::Hollow(entry) => {
-            remove::reconcile(ctx, record, entry.as_ref()).await?;
+            // First, because a file may appear meanwhile: then everything stays. Empty directories are no loss.
             remove_hollow(Path::new(&record.path)).map_err(|error| {
                 Error::new(Code::GitFailed, format!("the empty {} cannot be removed: {error}", record.path))
             })?;
+            remove::reconcile(ctx, record, entry.as_ref()).await?;
         }
         Verdict::Reconcile(entry) => remove::reconcile(ctx, record, entry.as_ref()).await?,
     }

@@ -154,6 +154,7 @@ async fn clear_one(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> R
             let action = Action::ClearUnfinished;
             discard::discard_tree(ctx, record, (&tree, entry), &cleared, action, json!({})).await?;
             branch::delete_branch(ctx, record, false).await;
+            intent::settled(record);
         }
         Err(work) => tracing::warn!(path = record.path, work, "an unfinished worktree holds something and stays"),
     }

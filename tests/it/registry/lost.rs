@@ -233,6 +233,35 @@ async fn what_a_cut_off_create_left_goes_only_when_it_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_create_that_was_killed_before_its_marker_leaves_no_branch() {
+    let bench = Bench::new().await;
+    let repository = bench.repository("shop");
+    let (record, _) = bench.create(&repository).await;
+    let (mut branch_only, mut moved) = (record.clone(), record.clone());
+    branch_only.worktree_id = "wt_aaaaaaaaaaaa".to_owned();
+    moved.worktree_id = "wt_bbbbbbbbbbbb".to_owned();
+    let made = ["-c", "core.logAllRefUpdates=always", "update-ref", "--create-reflog", "-m"];
+    for one in [&mut branch_only, &mut moved] {
+        one.branch = format!("iii/{}", one.worktree_id);
+        one.path = Path::new(&record.path).with_file_name(&one.worktree_id).to_str().unwrap().to_owned();
+        let guard = bench.ctx.registry.lock(&record.repo_key).await.unwrap();
+        worktree::worktrees::intent::note(&guard, one).unwrap();
+        let name = format!("refs/heads/{}", one.branch);
+        repository.git(&[&made[..], &["branch: Created for a worktree", &name, &one.base_sha]].concat());
+    }
+    // Somebody has used one of them since.
+    let later = repository.commit("pears", "4\n");
+    repository.git(&["update-ref", &format!("refs/heads/{}", moved.branch), &later]);
+    rebuild::clear_unfinished(&bench.ctx, None).await;
+    assert_eq!(repository.branch(&branch_only.branch), None);
+    assert_eq!(repository.branch(&moved.branch), Some(later));
+    assert!(Path::new(&record.path).exists() && repository.branch(&record.branch).is_some());
+    let notes = std::fs::read_dir(repository.path().join(".git")).unwrap();
+    let creating = |name: std::ffi::OsString| name.to_str().unwrap().starts_with("iii-worktree-creating");
+    assert!(!notes.map(|entry| entry.unwrap().file_name()).any(creating));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_create_that_was_killed_right_after_its_record_is_complete() {
     let bench = Bench::new().await;
     let repository = bench.repository("shop");
