@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::select::Which;
 use super::session::{Common, Session};
 use super::trouble::{Outcome, Trouble};
-use super::{Exit, output};
+use super::{Exit, here, output};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -34,10 +34,9 @@ impl Holder {
     /// # Errors
     /// A usage error when nothing names the person.
     pub(super) fn name(&self) -> Outcome<String> {
-        let user = || std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
         self.session
             .clone()
-            .or_else(user)
+            .or_else(here::user)
             .ok_or_else(|| Trouble::usage("nobody is named by USER; say who holds it with --session"))
     }
 }

@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 
 use super::session::{Common, Session};
 use super::trouble::{Outcome, Trouble};
-use super::{Exit, here, output};
+use super::{Exit, output};
 use crate::model::Code;
+use crate::model::config::WorktreeConfig;
+use crate::wire::WORKER_NAME;
 
 const AFTER_HELP: &str = "\
 Keys are written with dots. A value is JSON where it can be read as such, else text. It is in force when the command \
@@ -40,10 +42,11 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
     let link = session.link().await?;
-    let id = here::config_id();
+    let id = std::env::var("III_CONFIG_NAME").ok().filter(|id| !id.is_empty());
+    let id = id.unwrap_or_else(|| WORKER_NAME.to_owned());
     let stored = link.read("configuration::get", json!({"id": id, "raw": true})).await?["value"].take();
     // What is stored may leave keys out; all of them have a value all the same.
-    let whole = with_defaults(json!(crate::model::config::WorktreeConfig::default()), &stored);
+    let whole = with_defaults(json!(WorktreeConfig::default()), &stored);
     let Some(key) = arguments.key else {
         session.print(&whole, || lines("", &whole))?;
         return Ok(Exit::Success);
@@ -59,7 +62,14 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
     let value = serde_json::from_str(&value).unwrap_or(Value::String(value));
     let mut changed = if stored.is_object() { stored } else { json!({}) };
     put(&mut changed, &key, value.clone());
-    session.change("configuration::set", json!({"id": id, "value": changed})).await?;
+    let stored = session.change("configuration::set", json!({"id": id, "value": changed})).await;
+    stored.map_err(|trouble| match trouble {
+        // The schema tells what is wrong, and not always where.
+        Trouble::Refused { code, message } => {
+            Trouble::Refused { code, message: format!("`{key}` cannot be {value}: {message}") }
+        }
+        other => other,
+    })?;
     // The engine tells the worker on its own time; asking makes sure that the next command meets the new value.
     let applied = session.change("worktree::on-config-change", json!({})).await?;
     if applied["ok"] != true {

@@ -71,6 +71,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
         filter["session_id"] = json!(name);
     }
     let mut events = listen(link, &filter).await?;
+    let _held = session.interrupts.own_end();
     output::complain("watching");
     let mut left = arguments.count;
     while left != Some(0) {

@@ -65,7 +65,7 @@ impl Where {
     async fn log(&self, session: &Session) -> Outcome<Log> {
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
-            None => here::settings(session.link().await?).await?.audit_dir,
+            None => here::context(session.link().await?).await?.settings().audit_dir.clone(),
         };
         // The size at which a new file is begun matters only to whoever writes.
         Ok(Log::new(dir, u64::MAX))

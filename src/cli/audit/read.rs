@@ -113,6 +113,7 @@ pub(super) async fn tail(arguments: Tail, session: &Session) -> Outcome {
         show(session, &entries)?;
         return Ok(Exit::Success);
     }
+    let _held = session.interrupts.own_end();
     let mut last = 0;
     loop {
         for entry in &entries {

@@ -82,6 +82,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
         session.print(&document, || format!("{job_id} lands {} on {onto}", found.branch))?;
         return Ok(Exit::Success);
     }
+    let _held = session.interrupts.own_end();
     let job = tokio::select! {
         biased;
         () = session.interrupts.received() => {

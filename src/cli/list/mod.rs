@@ -247,6 +247,7 @@ async fn ask_statuses(
 
 /// The table again and again, until a signal ends it.
 async fn watch(query: &Query<'_>, link: &Link, session: &Session) -> Outcome {
+    let _held = session.interrupts.own_end();
     let mut screen = Screen::default();
     let mut last = String::new();
     loop {
