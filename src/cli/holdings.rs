@@ -9,7 +9,7 @@ use super::link::Link;
 use super::status::describe;
 use super::terminal::{Style, paint};
 use super::trouble::Outcome;
-use crate::git::Git;
+use crate::git::{Git, to_text};
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::worktrees::open_files::{self, Holder};
 
@@ -88,7 +88,7 @@ async fn files(info: &WorktreeInfo, told: &WorktreeStatus) -> Vec<String> {
     let Ok(tree) = Git::new(GIT_LIMIT).tree(Path::new(&info.path)) else { return Vec::new() };
     match tree.status().await {
         Ok(seen) if seen.head.as_ref().is_some_and(|head| head.as_str() == told.head_sha) => {
-            seen.entries.iter().map(|entry| entry.path.to_string_lossy().into_owned()).collect()
+            seen.entries.iter().map(|entry| to_text(&entry.path)).collect()
         }
         _ => Vec::new(),
     }

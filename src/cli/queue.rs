@@ -1,7 +1,5 @@
 //! `worktree queue`: the lands that wait or run.
 
-use std::path::Path;
-
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -13,7 +11,7 @@ use super::terminal::{Style, paint};
 use super::trouble::Outcome;
 use super::{Exit, output, words};
 use crate::bus::{SCOPE_JOBS, StateStore as _};
-use crate::git::Git;
+use crate::git::{Git, from_text};
 use crate::model::clock::{Clock as _, SystemClock};
 use crate::model::job::Job;
 
@@ -90,7 +88,7 @@ pub(super) fn position(jobs: &[Job], job: &Job) -> Option<usize> {
 async fn repo_key(link: &Link, scope: &Scope) -> Outcome<Option<String>> {
     let repo_path = scope.repo_path(link).await?;
     let Some(path) = repo_path.as_str() else { return Ok(None) };
-    if let Ok(found) = Git::new(READ_LIMIT).discover(Path::new(path)).await {
+    if let Ok(found) = Git::new(READ_LIMIT).discover(&from_text(path)).await {
         return Ok(Some(found.repo.key()));
     }
     // A repository of another machine: the worker tells its key with its worktrees.

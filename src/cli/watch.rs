@@ -1,6 +1,5 @@
 //! `worktree watch`: events as they happen.
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,7 +16,7 @@ use super::session::{Common, Session};
 use super::terminal::{Style, paint};
 use super::trouble::{Outcome, Trouble};
 use super::{Exit, complete, output, words};
-use crate::git::Git;
+use crate::git::{Git, from_text, to_text};
 use crate::model::Error;
 use crate::model::event::EventKind;
 
@@ -98,9 +97,9 @@ async fn repo_path(link: &Link, scope: &Scope) -> Outcome<Option<String>> {
         return Ok(Some(primary.to_owned()));
     }
     // Without any worktree the worker has not told its name yet; git knows the first of them.
-    let found = Git::new(READ_LIMIT).discover(Path::new(given)).await.map_err(Error::from)?;
+    let found = Git::new(READ_LIMIT).discover(&from_text(given)).await.map_err(Error::from)?;
     let all = found.repo.worktrees().await.map_err(Error::from)?;
-    Ok(all.into_iter().find(|one| one.primary).map(|one| one.path.to_string_lossy().into_owned()))
+    Ok(all.into_iter().find(|one| one.primary).map(|one| to_text(&one.path)))
 }
 
 /// Binds a function of this connection to each kind of event, and waits until the worker has all bindings. They go

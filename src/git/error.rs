@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::text::to_text;
 use crate::model::{Code, Error};
 
 /// A failed git call. The code on the wire is named with each variant.
@@ -53,13 +54,13 @@ pub enum GitError {
         stderr: String,
     },
     /// The path is not inside a git repository (W110).
-    #[error("{} is not inside a git repository; pass a path inside one", path.display())]
+    #[error("{} is not inside a git repository; pass a path inside one", to_text(path))]
     NotARepository {
         /// The path asked for.
         path: PathBuf,
     },
     /// The directory is not the root of a worktree, or its link to the repository is unreadable (W110).
-    #[error("{} is not a git worktree: {why}", path.display())]
+    #[error("{} is not a git worktree: {why}", to_text(path))]
     NotAWorktree {
         /// The directory.
         path: PathBuf,
@@ -67,7 +68,7 @@ pub enum GitError {
         why: String,
     },
     /// Git refuses a repository that belongs to another user (W113).
-    #[error("git refuses {}: it belongs to {}, not to the user of this worker; change its owner, or add it to `safe.directory` in the git configuration of this user", path.display(), uid(*owner))]
+    #[error("git refuses {}: it belongs to {}, not to the user of this worker; change its owner, or add it to `safe.directory` in the git configuration of this user", to_text(path), uid(*owner))]
     DubiousOwnership {
         /// The repository git named.
         path: PathBuf,
@@ -89,13 +90,13 @@ pub enum GitError {
         name: String,
     },
     /// The repository has no commits (W115).
-    #[error("{} has no commits yet; make a first commit", path.display())]
+    #[error("{} has no commits yet; make a first commit", to_text(path))]
     NoCommits {
         /// The repository.
         path: PathBuf,
     },
     /// A shallow history hides what two commits have in common (W114).
-    #[error("the history of {} is shallow and hides the merge base; run `git fetch --unshallow`", path.display())]
+    #[error("the history of {} is shallow and hides the merge base; run `git fetch --unshallow`", to_text(path))]
     Shallow {
         /// The repository.
         path: PathBuf,
@@ -115,7 +116,7 @@ pub enum GitError {
         existing: String,
     },
     /// Something exists where a worktree should be created (W102).
-    #[error("{} already exists and is left alone", path.display())]
+    #[error("{} already exists and is left alone", to_text(path))]
     PathTaken {
         /// The path.
         path: PathBuf,
@@ -136,13 +137,16 @@ pub enum GitError {
     )]
     NoIdentity,
     /// The repository asks for signed commits and policy forbids to go on without (W102).
-    #[error("{} sets `commit.gpgSign`, and this worker is told to fail rather than to write unsigned commits (`git.signing`)", path.display())]
+    #[error(
+        "{} sets `commit.gpgSign`, and this worker is told to fail rather than to write unsigned commits (`git.signing`)",
+        to_text(path)
+    )]
     SigningRequired {
         /// The repository.
         path: PathBuf,
     },
     /// An operation is open in the worktree, so that another one cannot begin (W402, W403).
-    #[error("{} is open in {}; finish or abort it first", operation.name(), path.display())]
+    #[error("{} is open in {}; finish or abort it first", operation.name(), to_text(path))]
     OperationOpen {
         /// The worktree.
         path: PathBuf,
@@ -150,7 +154,12 @@ pub enum GitError {
         operation: super::Operation,
     },
     /// Files that git does not know would be overwritten (W102).
-    #[error("{} that git does not know would be overwritten in {}: {}; move them away", count(files), path.display(), listed(files))]
+    #[error(
+        "{} that git does not know would be overwritten in {}: {}; move them away",
+        count(files),
+        to_text(path),
+        listed(files)
+    )]
     FilesInTheWay {
         /// The worktree.
         path: PathBuf,
@@ -176,7 +185,7 @@ pub enum GitError {
         text: String,
     },
     /// A file of the repository could not be read or written (W102).
-    #[error("{what} {}", path.display())]
+    #[error("{what} {}", to_text(path))]
     Io {
         /// What was being done: `reading`, `writing`.
         what: &'static str,
@@ -217,7 +226,7 @@ fn count(files: &[PathBuf]) -> String {
 }
 
 fn listed(files: &[PathBuf]) -> String {
-    let names: Vec<_> = files.iter().take(NAMED).map(|file| file.to_string_lossy()).collect();
+    let names: Vec<_> = files.iter().take(NAMED).map(|file| to_text(file)).collect();
     let more = if files.len() > NAMED { ", …" } else { "" };
     format!("{}{more}", names.join(", "))
 }

@@ -19,7 +19,7 @@
 //!    [`Tree::remove`] deletes ignored files, with force all, and [`Tree::checkout_fresh`] is for a new worktree only.
 //! 6. What git says is data only in its machine forms (porcelain, `-z`, exit codes). An expected "no" is a value; an
 //!    unknown answer is an error or `None`, never a guess.
-//! 7. Paths are bytes from git to the caller.
+//! 7. Paths are bytes from git to the caller, and have one reversible form as text ([`to_text`]).
 //! 8. History is judged on the true objects: replacement refs and grafts are not followed, so that they cannot make
 //!    a commit look contained that is not.
 
@@ -50,6 +50,7 @@ mod sha;
 mod status;
 mod submodules;
 mod surroundings;
+mod text;
 mod tree;
 mod worktrees;
 
@@ -68,5 +69,6 @@ pub use refs::{Expected, RefUpdate};
 pub use replay::Replay;
 pub use repo::Repo;
 pub use sha::Sha;
+pub use text::{from_text, to_text};
 pub use tree::Tree;
 pub use worktrees::AddWorktree;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use super::error::GitError;
 use super::invocation::Invocation;
 use super::parse;
 use super::sha::Sha;
+use super::text::to_text;
 
 /// A repository. Runs `git --git-dir=<common dir>`. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -46,13 +46,10 @@ impl Repo {
         &self.common_dir
     }
 
-    /// The common directory as text, the same for every way to reach the repository.
-    ///
-    /// Where the path is not UTF-8, the bytes that do not fit are written as `%XX`, and a `%` that stands before two
-    /// upper-case hexadecimal digits as `%25`, so that the path can be had back.
+    /// The common directory as text ([`to_text`]), the same for every way to reach the repository.
     #[must_use]
     pub fn key(&self) -> String {
-        escaped(self.common_dir.as_os_str().as_bytes())
+        to_text(&self.common_dir)
     }
 
     /// Whether history is cut off somewhere.
@@ -114,37 +111,5 @@ fn truth(what: &str, answer: &str) -> Result<bool, GitError> {
         "true" => Ok(true),
         "false" => Ok(false),
         other => Err(GitError::Parse { what: what.to_owned(), line: 1, text: other.to_owned() }),
-    }
-}
-
-fn escaped(bytes: &[u8]) -> String {
-    let is_hex = |byte: Option<&u8>| byte.is_some_and(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
-    let mut out = String::with_capacity(bytes.len());
-    let mut rest = bytes;
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
-            if c == '%' && is_hex(rest.first()) && is_hex(rest.get(1)) {
-                out.push_str("25");
-            }
-        }
-        for byte in chunk.invalid() {
-            out.push_str(&format!("%{byte:02X}"));
-            rest = &rest[1..];
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_text_that_can_be_undone() {
-        assert_eq!(escaped("/a b/é/.git".as_bytes()), "/a b/é/.git");
-        assert_eq!(escaped(b"/a\xff/%/x%2"), "/a%FF/%/x%2");
-        assert_eq!(escaped(b"/a%FF"), "/a%25FF");
     }
 }

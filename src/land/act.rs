@@ -1,6 +1,6 @@
 //! The effects of a land on git, one function each. Each asks first whether it has been done already.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::observe::{Observed, Place, required, texts};
 use super::step::Stop;
 use super::transition::{Block, Event};
 use crate::audit::{Action as AuditAction, Event as Audit};
-use crate::git::{Expected, MoveOutcome, Operation, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree};
+use crate::git::{Expected, MoveOutcome, Operation, RebaseOutcome, RefUpdate, Replay, Repo, Sha, Tree, from_text};
 use crate::model::event::BlockReason;
 use crate::model::job::Job;
 use crate::model::record::Record;
@@ -149,7 +149,7 @@ pub async fn settle_rebase(ctx: &Context, job: &Job, record: &Record) -> Result<
         let from = required("head_sha", job.head_sha.as_ref())?;
         let to = required("rebased_sha", job.rebased_sha.as_ref())?;
         let back = format!("worktree: {} taken back, the rebase was given up", job.job_id);
-        let repo = ctx.git().repo(Path::new(&job.repo_key));
+        let repo = ctx.git().repo(&from_text(&job.repo_key));
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         if let RefUpdate::Lost { .. } =
             repo.update_ref(&branch_ref(&job.branch), &from, Expected::Is(to), &back).await?
@@ -196,7 +196,7 @@ async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
     let _guard = ctx.registry.lock(&job.repo_key).await?;
     for path in &job.target_checkouts {
         // Seen beforehand, so that the target is not moved only to be taken back.
-        if let Ok(tree) = ctx.git().tree(Path::new(path))
+        if let Ok(tree) = ctx.git().tree(&from_text(path))
             && let MoveOutcome::InTheWay { files } = tree.would_fast_forward(&from, &to).await?
         {
             return Ok(Some(Event::Blocked(Refusal::in_the_way(job, path, &files).into_block())));
@@ -231,7 +231,7 @@ async fn catch_up(ctx: &Context, job: &Job, repo: &Repo) -> Result<Event> {
 async fn follow(ctx: &Context, job: &Job, repo: &Repo, from: &Sha, to: &Sha) -> Result<Event> {
     let mut moved: Vec<Tree> = Vec::new();
     for path in &job.target_checkouts {
-        let followed = match ctx.git().tree(Path::new(path)) {
+        let followed = match ctx.git().tree(&from_text(path)) {
             Ok(tree) => tree.fast_forward(from, to).await.map(|outcome| (tree, outcome)),
             Err(error) => Err(error),
         };

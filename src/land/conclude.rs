@@ -3,10 +3,9 @@
 //! The job says `untold` until all of it is done, so that a crash in between tells the end again rather than never.
 //! Once a newer job of the same worktree exists, record, mark and backup ref belong to that one.
 
-use std::path::Path;
-
 use super::step::record_of;
 use crate::fault;
+use crate::git::from_text;
 use crate::model::Result;
 use crate::model::event::Event;
 use crate::model::job::Job;
@@ -75,7 +74,7 @@ pub fn settled(job: &Job, current: Record) -> Option<Record> {
 
 /// Removes the backup ref of a landed branch; where that is refused it stays, which is only untidy.
 async fn drop_backup(ctx: &Context, job: &Job) -> Result<()> {
-    let repo = ctx.git().repo(Path::new(&job.repo_key));
+    let repo = ctx.git().repo(&from_text(&job.repo_key));
     let name = branch::backup_ref(&job.worktree_id);
     match branch::drop_backup(ctx, &repo, &name, "its branch has landed").await {
         Err(error) if error.code.is_transient() => Err(error),

@@ -1,9 +1,9 @@
 //! The facts a decision needs, gathered once, before anything is done.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::git::admin::AdminEntry;
-use crate::git::{EntryKind, Operation, Repo, Sha, Tree, TreeStatus};
+use crate::git::{EntryKind, Operation, Repo, Sha, Tree, TreeStatus, from_text, to_text};
 use crate::model::job::{Job, Phase};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -103,7 +103,7 @@ pub fn required(field: &str, value: Option<&String>) -> Result<Sha> {
 /// What git reports when something cannot be told.
 pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observed> {
     let git = ctx.git();
-    let repo = git.repo(Path::new(&job.repo_key));
+    let repo = git.repo(&from_text(&job.repo_key));
     let mut left_entry = None;
     let (place, tree) = match marker::identify(&git, record) {
         Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree, job.phase).await?), Some((tree, entry))),
@@ -163,12 +163,12 @@ async fn look(tree: &Tree, phase: Phase) -> Result<TreeFacts> {
 /// Paths as they are shown and stored.
 #[must_use]
 pub fn texts(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    paths.iter().map(|path| to_text(path)).collect()
 }
 
 fn conflicted(status: &TreeStatus) -> Vec<String> {
     let torn = status.entries.iter().filter(|entry| entry.kind == EntryKind::Conflicted);
-    torn.map(|entry| entry.path.to_string_lossy().into_owned()).collect()
+    torn.map(|entry| to_text(&entry.path)).collect()
 }
 
 async fn checkouts(ctx: &Context, repo: &Repo, branch: &str) -> Result<Vec<Checkout>> {
@@ -179,7 +179,7 @@ async fn checkouts(ctx: &Context, repo: &Repo, branch: &str) -> Result<Vec<Check
         }
         let tree = ctx.git().tree(&entry.path)?;
         found.push(Checkout {
-            path: entry.path.to_string_lossy().into_owned(),
+            path: to_text(&entry.path),
             operation: tree.operation().map(|operation| operation.to_string()),
         });
     }

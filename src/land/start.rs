@@ -1,11 +1,11 @@
 //! `worktree::land`: asks for a branch to be landed. Answers at once; the work is done by `land-step`.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::git::from_text;
 use crate::model::config::is_branch_name;
 use crate::model::job::{JOB_FORMAT, Job, Phase};
 use crate::model::record::{Lifecycle, Record};
@@ -122,7 +122,7 @@ async fn require_landable(ctx: &Context, record: &Record, request: &Request) -> 
             ),
         ));
     }
-    let repo = ctx.git().repo(Path::new(&record.repo_key));
+    let repo = ctx.git().repo(&from_text(&record.repo_key));
     if repo.branch_sha(&request.target_branch).await?.is_none() {
         return Err(Error::new(
             Code::RefNotFound,

@@ -10,6 +10,7 @@ use super::decide::{Action, decide};
 use super::observe::observe;
 use super::transition::{self, Block, Event};
 use crate::fault;
+use crate::git::from_text;
 use crate::model::event::BlockReason;
 use crate::model::job::{Job, Phase};
 use crate::model::record::{Lifecycle, Record};
@@ -139,7 +140,7 @@ async fn survive(ctx: &Arc<Context>, job: Job, error: Error) -> Result<Job> {
     let event = match job.phase {
         Phase::Finalize => Event::Finished { kept_reason: Some(format!("it could not be cleaned up: {error}")) },
         Phase::Merge => {
-            let repo = ctx.git().repo(std::path::Path::new(&job.repo_key));
+            let repo = ctx.git().repo(&from_text(&job.repo_key));
             super::act::settle_merge(&job, &repo, &error).await?
         }
         _ if gate_lost => {

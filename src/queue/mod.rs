@@ -9,7 +9,6 @@
 //! 2. A job that was accepted is run without anybody asking again: by the provider, or by this process.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -17,6 +16,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::git::from_text;
 use crate::land::step;
 use crate::model::job::Job;
 use crate::model::{Code, Error, Result};
@@ -151,7 +151,7 @@ impl Dispatcher {
         let _turn = lease.lock().await;
         // Held for as long as a gate may take, by whichever process lands first.
         let _file = loop {
-            match lock_file(Path::new(&job.repo_key), LEASE_FILE, LEASE_WAIT).await {
+            match lock_file(&from_text(&job.repo_key), LEASE_FILE, LEASE_WAIT).await {
                 Ok(file) => break file,
                 Err(error) if self.is_stopping() => return Err(error),
                 Err(error) => tracing::info!(job = job_id, %error, "another process is landing"),

@@ -11,7 +11,6 @@
 //! 4. A function is called in the namespace of its binding; the engine leaves that out where it is `default`.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -23,6 +22,7 @@ use serde_json::Value;
 
 use crate::bus::EventSink;
 use crate::bus::iii::IiiBus;
+use crate::git::from_text;
 use crate::model::event::{Event, EventKind};
 
 /// Which events a binding asks for; a key that is left out matches all.
@@ -44,7 +44,7 @@ impl BindingConfig {
         // Events name the canonical path; a binding may name the same place through a link.
         let same = |path: &String| {
             *path == event.repo_path
-                || Path::new(path).canonicalize().is_ok_and(|real| real == Path::new(&event.repo_path))
+                || from_text(path).canonicalize().is_ok_and(|real| real == from_text(&event.repo_path))
         };
         self.repo_path.as_ref().is_none_or(same)
             && self.worktree_id.as_ref().is_none_or(|id| *id == event.worktree_id)

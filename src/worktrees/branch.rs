@@ -4,13 +4,11 @@
 //! 1. A branch goes by compare-and-swap from the commit that was judged, after the audit log has named that commit.
 //! 2. Without force only what [`unsaved_work::branch_kept_by`] finds kept elsewhere goes.
 
-use std::path::Path;
-
 use serde_json::json;
 
 use super::{Context, unsaved_work};
 use crate::audit::{Action, Event};
-use crate::git::{Expected, RefUpdate, Repo, Sha};
+use crate::git::{Expected, RefUpdate, Repo, Sha, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
@@ -80,7 +78,7 @@ pub async fn delete_branch(ctx: &Context, record: &Record, force: bool) -> bool 
 
 /// Deletes the branch, or tells why it stays.
 async fn try_delete(ctx: &Context, record: &Record, force: bool) -> Result<Option<&'static str>> {
-    let repo = ctx.git().repo(Path::new(&record.repo_key));
+    let repo = ctx.git().repo(&from_text(&record.repo_key));
     let Some(tip) = repo.branch_sha(&record.branch).await? else { return Ok(Some("there is none")) };
     if repo.worktrees().await?.iter().any(|other| other.branch.as_deref() == Some(&record.branch)) {
         return Ok(Some("it is checked out elsewhere"));

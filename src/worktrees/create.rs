@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::roll_back::{self, Fetched, Parents};
 use super::{Context, intent, marker, provision, request};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{AddWorktree, Found, HookOutcome, Repo, Sha, Tree};
+use crate::git::{AddWorktree, Found, HookOutcome, Repo, Sha, Tree, from_text, to_text};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
 use crate::model::event::Event;
 use crate::model::id::{codename, dev_port, repo_slug};
@@ -99,9 +99,9 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let now = ctx.now();
     let record = Record {
         format: RECORD_FORMAT,
-        repo_path: repo_path.to_string_lossy().into_owned(),
+        repo_path: to_text(&repo_path),
         repo_key: repo.key(),
-        path: place.to_string_lossy().into_owned(),
+        path: to_text(&place),
         branch,
         base_ref,
         base_sha: base_sha.to_string(),
@@ -328,7 +328,7 @@ async fn register(
     let place = Path::new(&record.path);
     let guard = ctx.registry.lock(&record.repo_key).await?;
     // Again, now that nobody else can add one.
-    require_budget(ctx, settings, &record.repo_key, Path::new(&record.repo_path))?;
+    require_budget(ctx, settings, &record.repo_key, &from_text(&record.repo_path))?;
     if place.symlink_metadata().is_ok() {
         return Err(Error::new(
             Code::GitFailed,
@@ -363,7 +363,7 @@ async fn register(
 }
 
 fn registered_entry(record: &Record) -> Result<AdminEntry> {
-    match admin::entry_for(Path::new(&record.repo_key), Path::new(&record.path)) {
+    match admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path)) {
         Ok(Some(entry)) => Ok(entry),
         Ok(None) => {
             Err(Error::new(Code::GitFailed, format!("git did not register {}; call create again", record.path)))
@@ -387,7 +387,7 @@ fn require_budget(ctx: &Context, settings: &Settings, repo_key: &str, repo_path:
         .filter(|r| r.repo_key == repo_key && super::inspect::lifecycle_now(r) != Lifecycle::Orphaned)
         .map(|r| r.worktree_id)
         .collect();
-    let entries = admin::entries(Path::new(repo_key)).map_err(|error| {
+    let entries = admin::entries(&from_text(repo_key)).map_err(|error| {
         Error::new(Code::GitFailed, format!("the worktrees of {repo_key} cannot be counted: {error}"))
     })?;
     for entry in entries.iter().filter(|entry| entry.gitdir.exists()) {

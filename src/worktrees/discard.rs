@@ -18,8 +18,8 @@ use super::unsaved_work::Cleared;
 use super::{Context, branch, trash};
 use crate::audit::{Action, Event};
 use crate::fault;
-use crate::git::Tree;
 use crate::git::admin::{self, AdminEntry};
+use crate::git::{Tree, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
@@ -155,7 +155,7 @@ async fn remove_in_place(
 /// # Errors
 /// `W102` when it cannot be dropped.
 pub fn drop_entry(record: &Record, entry: &AdminEntry) -> Result<()> {
-    admin::drop_entry(Path::new(&record.repo_key), entry).map_err(|error| {
+    admin::drop_entry(&from_text(&record.repo_key), entry).map_err(|error| {
         Error::new(
             Code::GitFailed,
             format!(

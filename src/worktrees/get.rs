@@ -1,10 +1,9 @@
 //! `worktree::get`: one record with its status.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::git::from_text;
 use crate::model::Result;
 use crate::model::record::Lifecycle;
 use crate::model::status::WorktreeInfo;
@@ -25,7 +24,7 @@ pub struct Request {
 pub async fn run(ctx: &Context, request: Request) -> Result<WorktreeInfo> {
     let record = ctx.registry.record(request::require_text("worktree_id", &request.worktree_id)?)?;
     let lifecycle = inspect::lifecycle_now(&record);
-    let view = RepoView::new(ctx.git().repo(Path::new(&record.repo_key)));
+    let view = RepoView::new(ctx.git().repo(&from_text(&record.repo_key)));
     let status =
         if lifecycle == Lifecycle::Orphaned { None } else { inspect::status_or_null(ctx, &view, &record).await };
     Ok(WorktreeInfo::new(&record, lifecycle, status))

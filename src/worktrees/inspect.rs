@@ -5,11 +5,10 @@
 //! 2. Work is called integrated only when one of the six reasons is proven; a probe that fails proves nothing.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::git::{GitError, Integration, Operation, Repo, Sha, Tree};
+use crate::git::{GitError, Integration, Operation, Repo, Sha, Tree, from_text};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::WorktreeStatus;
 use crate::model::{Code, Error, Result};
@@ -175,7 +174,7 @@ pub fn lifecycle_now(record: &Record) -> Lifecycle {
 /// # Errors
 /// `W201`, `W202`, `W115` when nothing is committed on its branch, and what git reports.
 pub async fn status_of(ctx: &Context, record: &Record) -> Result<WorktreeStatus> {
-    let view = RepoView::new(ctx.git().repo(Path::new(&record.repo_key)));
+    let view = RepoView::new(ctx.git().repo(&from_text(&record.repo_key)));
     status_in(ctx, &view, record).await
 }
 

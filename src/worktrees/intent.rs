@@ -19,7 +19,7 @@ use super::repo_lock::RepoGuard;
 use super::{Context, marker};
 use crate::audit::{Action, Event};
 use crate::git::admin;
-use crate::git::{RefUpdate, Repo};
+use crate::git::{RefUpdate, Repo, from_text};
 use crate::model::id::is_worktree_id;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -41,7 +41,7 @@ fn failed(path: &Path, error: impl std::fmt::Display) -> Error {
 }
 
 fn path_of(record: &Record) -> PathBuf {
-    Path::new(&record.repo_key).join(format!("{NOTE}{}", record.worktree_id))
+    from_text(&record.repo_key).join(format!("{NOTE}{}", record.worktree_id))
 }
 
 /// Notes what a create is about to make.
@@ -84,7 +84,7 @@ pub async fn take_back(ctx: &Arc<Context>, repo_key: &str) -> Result<()> {
         return Ok(());
     }
     let _guard = ctx.registry.lock(repo_key).await?;
-    let repo = ctx.git().repo(Path::new(repo_key));
+    let repo = ctx.git().repo(&from_text(repo_key));
     for path in notes(repo_key) {
         let over = match read(&path) {
             Some(intent) => take_back_one(ctx, &repo, &intent).await?,

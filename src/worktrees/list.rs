@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::git::{Repo, admin};
+use crate::git::{Repo, admin, from_text, to_text};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::model::{Error, Result};
@@ -88,9 +88,7 @@ async fn unmanaged(ctx: &Context, repo: &Repo) -> Result<Vec<UnmanagedWorktree>>
     }
     let entries = repo.worktrees().await?.into_iter();
     let theirs = entries.filter(|entry| !entry.primary && !entry.bare && !ours.contains(&canonical(&entry.path)));
-    Ok(theirs
-        .map(|entry| UnmanagedWorktree { path: entry.path.to_string_lossy().into_owned(), branch: entry.branch })
-        .collect())
+    Ok(theirs.map(|entry| UnmanagedWorktree { path: to_text(&entry.path), branch: entry.branch }).collect())
 }
 
 /// The records as they are answered, their statuses asked for side by side.
@@ -104,7 +102,7 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
         let mut views: HashMap<String, Arc<RepoView>> = HashMap::new();
         for (at, record) in records.iter().enumerate().filter(|(at, _)| lifecycles[*at] != Lifecycle::Orphaned) {
             let view = views.entry(record.repo_key.clone());
-            let view = view.or_insert_with(|| Arc::new(RepoView::new(ctx.git().repo(Path::new(&record.repo_key)))));
+            let view = view.or_insert_with(|| Arc::new(RepoView::new(ctx.git().repo(&from_text(&record.repo_key)))));
             let (ctx, record, turns, view) = (ctx.clone(), record.clone(), turns.clone(), view.clone());
             running.spawn(async move {
                 let _turn = turns.acquire_owned().await;

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::git::Tree;
 use crate::git::admin::{self, AdminEntry, Link};
+use crate::git::{Tree, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
@@ -54,8 +54,8 @@ pub fn write(entry: &AdminEntry, record: &Record, ready: bool) -> Result<()> {
 /// # Errors
 /// `W102` when it cannot be read or written, `W301` when it is of a newer format.
 pub fn follow(record: &Record) -> Result<()> {
-    let (common, root) = (Path::new(&record.repo_key), Path::new(&record.path));
-    let Ok(Link::Intact(entry)) = admin::verify_link(common, root) else { return Ok(()) };
+    let root = Path::new(&record.path);
+    let Ok(Link::Intact(entry)) = admin::verify_link(&from_text(&record.repo_key), root) else { return Ok(()) };
     match read(&entry)? {
         Some(marker) if marker.ready && marker.record.worktree_id == record.worktree_id && marker.record != *record => {
             write(&entry, record, true)
@@ -102,7 +102,7 @@ pub fn identify(git: &crate::git::Git, record: &Record) -> Result<Identity> {
             ),
         )
     };
-    let link = admin::verify_link(Path::new(&record.repo_key), root)
+    let link = admin::verify_link(&from_text(&record.repo_key), root)
         .map_err(|error| io_error("the identity check", root, &error))?;
     let entry = match link {
         Link::Intact(entry) => entry,

@@ -18,8 +18,8 @@ use super::marker::{self, Identity};
 use super::unsaved_work::Cleared;
 use super::{Context, branch, discard, inspect, rebuild, remove, request, retention, unsaved_work, usage};
 use crate::audit::{self, Action};
-use crate::git::Tree;
 use crate::git::admin::{self, AdminEntry};
+use crate::git::{Tree, from_text};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
@@ -287,7 +287,7 @@ fn reconcile(record: &Record) -> Result<Verdict, Skip> {
 /// Git's entry of a record whose directory is gone. Only when it is ours: another worktree may have been registered at
 /// the same path.
 fn entry_of(record: &Record) -> Result<Option<AdminEntry>, Skip> {
-    let entry = admin::entry_for(Path::new(&record.repo_key), Path::new(&record.path));
+    let entry = admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path));
     let entry = entry.map_err(|error| Skip::safety("cannot be told", format!("its entry in git: {error}")))?;
     Ok(entry.filter(|entry| marker::names(entry, record)))
 }
@@ -323,7 +323,7 @@ pub fn expire_ms(ctx: &Context) -> i64 {
 /// When somebody last did something in the worktree, as far as git's own files tell: milliseconds since the epoch.
 #[must_use]
 pub fn last_touched(record: &Record) -> i64 {
-    let entry = admin::entry_for(Path::new(&record.repo_key), Path::new(&record.path)).ok().flatten();
+    let entry = admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path)).ok().flatten();
     let Some(entry) = entry else { return 0 };
     let touched = ["index", "HEAD", "logs/HEAD"].iter().filter_map(|file| modified_ms(&entry.dir.join(file)));
     touched.max().unwrap_or(0)

@@ -22,6 +22,7 @@ use super::repo_lock::is_alive;
 use super::{Context, branch, discard, intent, remove, unsaved_work};
 use crate::audit::Action;
 use crate::git::admin::{self, AdminEntry, Link};
+use crate::git::from_text;
 use crate::model::Result;
 use crate::model::id::{is_worktree_id, repo_slug};
 use crate::model::record::{Lifecycle, Record};
@@ -63,7 +64,7 @@ pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
 fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
     let mut found = Vec::new();
     for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
-        match admin::entries(Path::new(&repo_key)) {
+        match admin::entries(&from_text(&repo_key)) {
             Ok(entries) => found.extend(entries.into_iter().map(|entry| (repo_key.clone(), entry))),
             Err(error) => tracing::warn!(repo_key, %error, "the worktrees of a repository cannot be read"),
         }
@@ -101,7 +102,7 @@ fn ours(ctx: &Context, repo_key: &str, entry: &AdminEntry) -> Result<Option<Mark
     if !is_worktree_id(&record.worktree_id) || record.repo_key != repo_key || Path::new(&record.path) != place {
         return Ok(None);
     }
-    let link = admin::verify_link(Path::new(repo_key), &place);
+    let link = admin::verify_link(&from_text(repo_key), &place);
     Ok(matches!(link, Ok(Link::Intact(found)) if found.name == entry.name).then_some(marker))
 }
 

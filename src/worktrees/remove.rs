@@ -23,7 +23,7 @@ use super::unsaved_work::{self, Cleared};
 use super::{Context, branch, open_files, request};
 use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Sha, Tree};
+use crate::git::{Sha, Tree, from_text};
 use crate::model::event::Event;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -162,7 +162,7 @@ async fn take_away(
 /// # Errors
 /// `W600` when the audit log cannot tell of it, `W102` when the entry cannot be dropped or the commit not be kept.
 pub async fn reconcile(ctx: &Context, record: &Record, entry: Option<&AdminEntry>) -> Result<()> {
-    let repo = ctx.git().repo(Path::new(&record.repo_key));
+    let repo = ctx.git().repo(&from_text(&record.repo_key));
     let tip = repo.branch_sha(&record.branch).await.ok().flatten();
     let detached = entry.and_then(|entry| admin::detached_head(entry)?.parse::<Sha>().ok());
     let lonely = match &detached {

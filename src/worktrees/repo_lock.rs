@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::Context;
 use crate::audit::{Action, Event};
+use crate::git::from_text;
 use crate::model::clock::{Clock as _, SystemClock};
 use crate::model::{Code, Error, Result};
 
@@ -59,14 +60,14 @@ impl RepoLocks {
     /// Waits for the turn of this caller and locks the repository.
     ///
     /// # Errors
-    /// `W300` when another process holds the lock for a minute, or when the lock file cannot be opened.
+    /// `W300` when another process holds the lock for a minute, `W102` when the lock file cannot be opened.
     pub async fn lock(&self, repo_key: &str) -> Result<RepoGuard> {
         let turn = {
             let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
             by_key.entry(repo_key.to_owned()).or_default().clone()
         };
         let turn = turn.lock_owned().await;
-        let file = lock_file(Path::new(repo_key), LOCK_FILE, WAIT).await?;
+        let file = lock_file(&from_text(repo_key), LOCK_FILE, WAIT).await?;
         Ok(RepoGuard { repo_key: repo_key.to_owned(), _file: file, _turn: turn })
     }
 }
@@ -74,14 +75,18 @@ impl RepoLocks {
 /// Locks `name` in `common_dir`, waiting up to `wait`; `None` when the directory does not exist.
 ///
 /// # Errors
-/// `W300` when the lock is held for longer than `wait`, or cannot be opened.
+/// `W300` when the lock is held for longer than `wait`, `W102` when it cannot be opened.
 pub async fn lock_file(common_dir: &Path, name: &str, wait: Duration) -> Result<Option<File>> {
     let path = common_dir.join(name);
     let refuse = |why: String| Error::new(Code::StateUnreachable, why);
     let file = match OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !common_dir.exists() => return Ok(None),
-        Err(error) => return Err(refuse(format!("the lock {} cannot be opened: {error}", path.display()))),
+        // Nobody holds it: the repository cannot be written to, and repeating the call does not change that.
+        Err(error) => {
+            let why = format!("the lock {} cannot be opened: {error}", path.display());
+            return Err(Error::new(Code::GitFailed, why));
+        }
     };
     let deadline = Instant::now() + wait;
     let mut pause = FIRST_PAUSE;
@@ -212,7 +217,7 @@ pub struct Unlocked {
 /// # Errors
 /// `W300` when the lock cannot be looked at, `W600` when the audit log cannot tell of it.
 pub async fn unlock(ctx: &Context, repo_key: &str) -> Result<Unlocked> {
-    let common = Path::new(repo_key);
+    let common = &*from_text(repo_key);
     let before = look(common, LOCK_FILE)?;
     let Some(holder) = before.holder.clone().filter(|_| !before.held) else {
         return Ok(Unlocked { before, cleared: false });

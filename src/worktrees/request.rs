@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::git::from_text;
 use crate::model::{Code, Error, Result};
 
 fn invalid(message: String) -> Error {
@@ -27,7 +28,7 @@ pub fn optional_text<'a>(field: &str, text: Option<&'a str>) -> Result<Option<&'
     text.map(|text| require_text(field, text)).transpose()
 }
 
-/// Refuses what is no absolute path.
+/// The path that a text names ([`from_text`]); refuses what is no absolute path.
 ///
 /// # Errors
 /// `W001` when it is empty, `W111` when it is relative or holds a NUL.
@@ -36,11 +37,11 @@ pub fn absolute_path(field: &str, text: &str) -> Result<PathBuf> {
     if text.contains('\0') {
         return Err(Error::new(Code::Malformed, format!("`{field}` holds a NUL character")));
     }
-    let path = Path::new(text);
+    let path = from_text(text);
     if !path.is_absolute() {
         return Err(Error::new(Code::Malformed, format!("`{field}` is relative (`{text}`); give an absolute path")));
     }
-    Ok(path.to_owned())
+    Ok(path)
 }
 
 /// The path without symbolic links, `.` and `..`, as far as it exists; what does not exist is added as it is named.

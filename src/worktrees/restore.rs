@@ -18,7 +18,7 @@ use super::kept::{self, Kept};
 use super::{Context, branch, marker, request};
 use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Expected, RefUpdate, Repo};
+use crate::git::{Expected, RefUpdate, Repo, from_text};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
@@ -51,7 +51,7 @@ pub fn restorable(ctx: &Context) -> Result<Vec<Kept>> {
 pub async fn run(ctx: &Arc<Context>, worktree_id: &str) -> Result<Restored> {
     request::require_text("worktree_id", worktree_id)?;
     let (place, kept) = find(ctx, worktree_id)?;
-    let repo = ctx.git().repo(Path::new(&kept.record.repo_key));
+    let repo = ctx.git().repo(&from_text(&kept.record.repo_key));
     let guard = ctx.registry.lock(&kept.record.repo_key).await?;
     require_room(ctx, &kept)?;
     let branch_missing = judge_branch(&repo, &kept).await?;
@@ -107,7 +107,7 @@ fn require_room(ctx: &Context, kept: &Kept) -> Result<()> {
             format!("something lies at {}; move it away and restore again", record.path),
         ));
     }
-    if !Path::new(&record.repo_key).is_dir() {
+    if !from_text(&record.repo_key).is_dir() {
         return Err(Error::new(
             Code::NotARepository,
             format!("the repository {} is not there; bring it back first", record.repo_key),
@@ -171,7 +171,7 @@ fn put_back(place: &Path, kept: &Kept, record: &Record) -> Result<()> {
     let failed = |what: &str, error: std::io::Error| {
         Error::new(Code::GitFailed, format!("{what} of {} cannot be put back: {error}", record.worktree_id))
     };
-    let (common, root) = (Path::new(&record.repo_key), Path::new(&record.path));
+    let (common, root) = (&*from_text(&record.repo_key), Path::new(&record.path));
     let entry = match admin::entry_for(common, root).map_err(|error| failed("git's entry", error))? {
         // Put back by a call that was cut off.
         Some(entry) if marker::names(&entry, record) => entry,

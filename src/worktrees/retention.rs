@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::kept::{self, Kept};
 use super::{Context, branch, discard, rebuild, trash};
-use crate::git::Repo;
+use crate::git::{Repo, from_text};
 use crate::model::Result;
 
 /// Age in seconds from which on an entry of the trash is swept that nothing keeps.
@@ -48,11 +48,11 @@ pub async fn sweep_trash(ctx: &Context) {
 async fn delete_kept(ctx: &Context, place: &Path, kept: &Kept) -> Result<()> {
     discard::delete_trash(ctx, place, Some(&kept.record), "kept for retention_hours").await?;
     let record = &kept.record;
-    if !Path::new(&record.repo_key).is_dir() || is_needed(ctx, &record.worktree_id)? {
+    if !from_text(&record.repo_key).is_dir() || is_needed(ctx, &record.worktree_id)? {
         return Ok(());
     }
     let _guard = ctx.registry.lock(&record.repo_key).await?;
-    let repo = ctx.git().repo(Path::new(&record.repo_key));
+    let repo = ctx.git().repo(&from_text(&record.repo_key));
     for name in &kept.backup_refs {
         branch::drop_backup(ctx, &repo, name, "kept for retention_hours").await?;
     }
@@ -104,7 +104,7 @@ async fn forget_jobs(ctx: &Context) -> Result<()> {
 }
 
 async fn sweep_backups(ctx: &Context, repo_key: &str) -> Result<()> {
-    let repo = ctx.git().repo(Path::new(repo_key));
+    let repo = ctx.git().repo(&from_text(repo_key));
     let backups = repo.refs_under(branch::BACKUPS.trim_end_matches('/')).await?;
     if backups.is_empty() {
         return Ok(());

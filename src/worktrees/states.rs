@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::{Context, inspect, marker, prune, rebuild};
 use crate::git::admin::{self, Link};
+use crate::git::{from_text, to_text};
 use crate::model::record::{Lifecycle, Record};
 
 /// How an operator sees a worktree. In the order in which they are tried.
@@ -165,7 +166,7 @@ pub fn look(ctx: &Context, record: &Record) -> Seen {
 }
 
 fn stash_moved(record: &Record) -> bool {
-    let moved = prune::modified_ms(&Path::new(&record.repo_key).join("logs/refs/stash"));
+    let moved = prune::modified_ms(&from_text(&record.repo_key).join("logs/refs/stash"));
     moved.is_some_and(|moved| moved > record.created_at)
 }
 
@@ -185,7 +186,7 @@ fn look_at_place(ctx: &Context, worktree_id: String, path: &Path) -> Seen {
         worktree_id,
         state,
         why,
-        path: path.to_string_lossy().into_owned(),
+        path: to_text(path),
         repo_key: repo.map(|repo| repo.key()),
         branch: None,
         session_id: None,
