@@ -38,17 +38,17 @@ impl Tree {
     /// overwritten.
     ///
     /// # Errors
-    /// W102, for instance when a required filter is missing.
+    /// W503 when the repository defines a program that policy does not allow; W102, for instance when a required filter
+    /// is missing.
     pub async fn checkout_fresh(&self) -> Result<(), GitError> {
-        let mut command = self
-            .command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
+        self.require_allowed_drivers().await?;
+        self.command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
             // One worker per core; git stays serial for small trees.
             .config("checkout.workers", "0")
-            .writes();
-        if self.git.policy().skip_lfs_smudge {
-            command = command.env("GIT_LFS_SKIP_SMUDGE", "1");
-        }
-        command.run_patiently().await?.expect(&[0])?;
+            .writes()
+            .run_patiently()
+            .await?
+            .expect(&[0])?;
         Ok(())
     }
 
@@ -75,11 +75,12 @@ impl Tree {
     /// The branch is moved separately.
     ///
     /// # Errors
-    /// W102.
+    /// W503 when the repository defines a program that policy does not allow; W102.
     pub async fn fast_forward(&self, old: &Sha, new: &Sha) -> Result<MoveOutcome, GitError> {
         if old == new {
             return Ok(MoveOutcome::Moved);
         }
+        self.require_allowed_drivers().await?;
         let is_there = |path: &PathBuf| self.root().join(path).symlink_metadata().is_ok();
         let unknown = self.unknown_in_the_way(old, new).await?;
         if let Some(files) = self.different_in_the_way(&unknown, old, new).await? {
@@ -111,11 +112,12 @@ impl Tree {
     /// be taken over is left to it.
     ///
     /// # Errors
-    /// W102.
+    /// W503 when the repository defines a program that policy does not allow; W102.
     pub async fn would_fast_forward(&self, old: &Sha, new: &Sha) -> Result<MoveOutcome, GitError> {
         if old == new {
             return Ok(MoveOutcome::Moved);
         }
+        self.require_allowed_drivers().await?;
         let unknown = self.unknown_in_the_way(old, new).await?;
         if let Some(files) = self.different_in_the_way(&unknown, old, new).await? {
             return Ok(MoveOutcome::InTheWay { files });

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::own_config::Driver;
 use super::text::to_text;
 use crate::model::{Code, Error};
 
@@ -145,6 +146,26 @@ pub enum GitError {
         /// The repository.
         path: PathBuf,
     },
+    /// The repository's own configuration defines a program that policy does not allow (W503).
+    #[error("the configuration of {} defines the {} `{}` (`{}`), which git would run; if you trust it, {}, or define it in the git configuration of the user who runs this worker", to_text(path), driver.kind.words().0, driver.name, driver.command, driver.kind.words().1)]
+    DriverNotAllowed {
+        /// The repository.
+        path: PathBuf,
+        /// The program.
+        driver: Driver,
+    },
+    /// A filter that the attributes of a file ask for could not be run (W102).
+    #[error("the filter `{filter}` could not be run; install what it needs for the user who runs this worker{}: `{what}` failed ({}): {}", lfs_hint(filter), ending(*code, None), words(stderr))]
+    FilterFailed {
+        /// The command.
+        what: String,
+        /// The name of the filter in attributes.
+        filter: String,
+        /// The exit code.
+        code: Option<i32>,
+        /// Git's words.
+        stderr: String,
+    },
     /// An operation is open in the worktree, so that another one cannot begin (W402, W403).
     #[error("{} is open in {}; finish or abort it first", operation.name(), to_text(path))]
     OperationOpen {
@@ -231,6 +252,10 @@ fn listed(files: &[PathBuf]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
+fn lfs_hint(filter: &str) -> &'static str {
+    if filter == "lfs" { ", or set git.skip_lfs_smudge: true to get the pointer files" } else { "" }
+}
+
 fn uid(owner: Option<u32>) -> String {
     owner.map_or_else(|| "another user".to_owned(), |uid| format!("uid {uid}"))
 }
@@ -250,6 +275,7 @@ impl GitError {
             GitError::Shallow { .. } => Code::ShallowHistory,
             GitError::BranchExists { .. } => Code::BranchExists,
             GitError::BranchCollision { .. } => Code::BranchCollision,
+            GitError::DriverNotAllowed { .. } => Code::RepoNotAllowed,
             GitError::OperationOpen { operation, .. } if operation.is_rebase() => Code::RebaseOpen,
             GitError::OperationOpen { .. } => Code::OperationOpen,
             GitError::Failed { .. }
@@ -258,6 +284,7 @@ impl GitError {
             | GitError::NoIdentity
             | GitError::SigningRequired { .. }
             | GitError::FilesInTheWay { .. }
+            | GitError::FilterFailed { .. }
             | GitError::TooMuchOutput { .. }
             | GitError::Parse { .. }
             | GitError::Io { .. } => Code::GitFailed,
@@ -304,7 +331,21 @@ pub(super) fn classify(what: &str, code: Option<i32>, signal: Option<i32>, stder
     {
         return GitError::NoIdentity;
     }
+    if let Some(filter) = failed_filter(&text) {
+        return GitError::FilterFailed { what, filter, code, stderr: text };
+    }
     GitError::Failed { what, code, signal, stderr: text }
+}
+
+/// The filter of `fatal: a.bin: smudge filter lfs failed` and `fatal: a.bin: clean filter 'lfs' failed`.
+fn failed_filter(text: &str) -> Option<String> {
+    let last = text.lines().rev().find(|line| line.starts_with("fatal: ") && line.ends_with(" failed"));
+    if let Some((_, rest)) = last.and_then(|last| last.strip_suffix(" failed")?.rsplit_once(" filter ")) {
+        return Some(rest.trim_matches('\'').to_owned());
+    }
+    // One that goes on between files and ends early is only told of by whoever could not start it.
+    let ended = text.contains("the remote end hung up unexpectedly") && text.contains("git-lfs");
+    ended.then(|| "lfs".to_owned())
 }
 
 /// Whether git says in this line that a file another git process holds was in its way.
@@ -348,6 +389,13 @@ mod tests {
         assert!(class("error: could not lock config file .git/config: File exists").is_transient());
         assert!(matches!(class("*** Please tell me who you are.\n\nRun"), GitError::NoIdentity));
         assert_eq!(class("fatal: bad object").code().as_str(), "W102");
+        for words in [
+            "fatal: a b.bin: smudge filter lfs failed",
+            "x\nfatal: a: clean filter 'lfs' failed\n",
+            "sh: 1: git-lfs: not found\nfatal: the remote end hung up unexpectedly",
+        ] {
+            assert!(matches!(class(words), GitError::FilterFailed { filter, .. } if filter == "lfs"), "{words}");
+        }
     }
 
     #[test]

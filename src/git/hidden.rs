@@ -33,6 +33,7 @@ impl Tree {
             command.stdin(list.clone()).writes().run().await?.expect(&[0])?;
         }
         let command = self.command(["diff-files", "--name-only", "-z", "--ignore-submodules=none"]);
+        let command = command.configs(self.submodule_overrides().await?);
         let differing = command.env_path("GIT_INDEX_FILE", &copy.0).offline().run().await?.stdout()?;
         let differing = parse::paths::list("git diff-files", &differing)?;
         hidden.retain(|path| differing.contains(path));

@@ -10,6 +10,7 @@ use super::Tree;
 use super::command::{self, Plan};
 use super::error::GitError;
 use super::parse::paths::path;
+use super::program::Hooks;
 use super::sha::Sha;
 use super::surroundings::is_executable;
 
@@ -22,6 +23,8 @@ const TAIL: usize = 4096;
 pub enum HookOutcome {
     /// There is no such hook.
     Missing,
+    /// There may be one; policy does not let it run.
+    Skipped,
     /// It exited with 0.
     Ok,
     /// It failed.
@@ -42,6 +45,9 @@ impl Tree {
     /// # Errors
     /// W100 and W102 when git cannot tell where the hook is.
     pub async fn run_post_checkout(&self, sha: &Sha) -> Result<HookOutcome, GitError> {
+        if self.git.policy().hooks == Hooks::Skip {
+            return Ok(HookOutcome::Skipped);
+        }
         let Some(hook) = self.hook("post-checkout").await? else { return Ok(HookOutcome::Missing) };
         let mut plan = Plan {
             what: "post-checkout hook".to_owned(),

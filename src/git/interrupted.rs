@@ -39,6 +39,7 @@ impl Tree {
             Some(Operation::Revert) => &["revert", "--abort"],
             Some(Operation::Bisect) => &["bisect", "reset"],
         };
+        self.require_allowed_drivers().await?;
         self.command(args).writes().run_patiently().await?.expect(&[0])?;
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Git;
 use super::command::{self, Output, Plan};
 use super::error::GitError;
+use super::own_config::{self, Place};
 use super::sha::Sha;
 use super::surroundings::{self, Variable};
 
@@ -15,15 +16,15 @@ use super::surroundings::{self, Variable};
 pub(super) struct Invocation {
     git: Git,
     /// `--git-dir`, and `--work-tree` with the directory to run in.
-    git_dir: Option<PathBuf>,
-    root: Option<PathBuf>,
+    place: Option<Place>,
     attributes_of: Option<Sha>,
     cwd: Option<PathBuf>,
     args: Vec<OsString>,
-    config: Vec<(String, String)>,
+    config: Vec<Variable>,
     env: Vec<Variable>,
     stdin: Option<Vec<u8>>,
     writes: bool,
+    offline: bool,
     network: bool,
     own_hooks: bool,
     own_signing: bool,
@@ -34,8 +35,7 @@ impl Invocation {
     pub(super) fn new(git: &Git, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
         Invocation {
             git: git.clone(),
-            git_dir: None,
-            root: None,
+            place: None,
             attributes_of: None,
             cwd: None,
             args: args.into_iter().map(|arg| arg.as_ref().to_owned()).collect(),
@@ -43,6 +43,7 @@ impl Invocation {
             env: Vec::new(),
             stdin: None,
             writes: false,
+            offline: false,
             network: false,
             own_hooks: false,
             own_signing: false,
@@ -51,15 +52,15 @@ impl Invocation {
 
     /// In this repository, without a worktree.
     pub(super) fn in_repo(mut self, common_dir: &Path) -> Self {
-        self.git_dir = Some(common_dir.to_owned());
+        self.place = Some(Place { common_dir: common_dir.to_owned(), git_dir: common_dir.to_owned(), root: None });
         self.cwd = Some(common_dir.to_owned());
         self
     }
 
     /// In this worktree.
-    pub(super) fn in_tree(mut self, git_dir: &Path, root: &Path) -> Self {
-        self.git_dir = Some(git_dir.to_owned());
-        self.root = Some(root.to_owned());
+    pub(super) fn in_tree(mut self, common_dir: &Path, git_dir: &Path, root: &Path) -> Self {
+        self.place =
+            Some(Place { common_dir: common_dir.to_owned(), git_dir: git_dir.to_owned(), root: Some(root.to_owned()) });
         self.cwd = Some(root.to_owned());
         self
     }
@@ -90,7 +91,13 @@ impl Invocation {
 
     /// One more configuration entry, over all others.
     pub(super) fn config(mut self, key: &str, value: &str) -> Self {
-        self.config.push((key.to_owned(), value.to_owned()));
+        self.config.push((key.into(), value.into()));
+        self
+    }
+
+    /// More configuration entries, over all others.
+    pub(super) fn configs(mut self, entries: Vec<Variable>) -> Self {
+        self.config.extend(entries);
         self
     }
 
@@ -119,11 +126,12 @@ impl Invocation {
     }
 
     /// It must not reach for objects that a partial clone has left on its remote.
-    pub(super) fn offline(self) -> Self {
-        self.env("GIT_NO_LAZY_FETCH", "1")
+    pub(super) fn offline(mut self) -> Self {
+        self.offline = true;
+        self
     }
 
-    /// It talks to a remote, so credential helpers may be asked.
+    /// It talks to a remote, so the user's credential helpers may be asked.
     pub(super) fn network(mut self) -> Self {
         self.network = true;
         self
@@ -158,24 +166,33 @@ impl Invocation {
         let what = self.what();
         let mut args = Vec::with_capacity(self.args.len() + 3);
         args.push(OsString::from("--no-pager"));
-        for (option, path) in [("--git-dir=", &self.git_dir), ("--work-tree=", &self.root)] {
-            if let Some(path) = path {
-                let mut arg = OsString::from(option);
-                arg.push(path);
-                args.push(arg);
-            }
+        let dirs = self.place.iter().flat_map(|place| {
+            let root = place.root.as_ref().map(|root| ("--work-tree=", root));
+            std::iter::once(("--git-dir=", &place.git_dir)).chain(root)
+        });
+        for (option, path) in dirs {
+            let mut arg = OsString::from(option);
+            arg.push(path);
+            args.push(arg);
         }
         if let Some(commit) = &self.attributes_of {
             args.push(format!("--attr-source={commit}").into());
         }
         args.extend(self.args);
-        let mut config = if self.own_signing { Vec::new() } else { self.git.policy().config() };
+        let mut config = if self.own_signing { Vec::new() } else { self.git.policy().signing_config() };
         if !self.network {
-            config.push(("credential.helper".to_owned(), String::new()));
+            config.push(("credential.helper".into(), OsString::new()));
         }
+        let (lfs_config, lfs_env) = self.git.lfs();
+        config.extend(lfs_config);
         config.extend(self.config);
+        let mut own_env: Vec<Variable> = lfs_env.into_iter().collect();
+        if self.offline {
+            own_env.extend(surroundings::OFFLINE.iter().map(|(name, value)| (name.into(), value.into())));
+        }
+        own_env.extend(self.env);
         let mut env = self.git.base_env().to_vec();
-        env.extend(surroundings::for_process(&config, &self.env, self.writes, self.own_hooks));
+        env.extend(surroundings::for_process(&config, &own_env, self.writes, self.own_hooks));
         Ok(Plan {
             what,
             program: self.git.program()?,
@@ -188,8 +205,26 @@ impl Invocation {
         })
     }
 
-    /// Runs it once.
-    pub(super) async fn run(self) -> Result<Output, GitError> {
+    /// Runs it once, with what the repository's own configuration must not run overridden.
+    pub(super) async fn run(mut self) -> Result<Output, GitError> {
+        if let Some(place) = &self.place {
+            let entries = own_config::entries(&self.git, place, self.network).await?;
+            let mut guard = own_config::overrides(&entries, self.git.policy());
+            if self.network {
+                guard.extend(own_config::helpers_of_the_user(&entries));
+            }
+            self.config.splice(0..0, guard);
+            if own_config::names_other_end(&entries) && !self.offline {
+                let (name, value) =
+                    if self.network { surroundings::OFFLINE[0] } else { surroundings::NO_LOCAL_TRANSPORT };
+                self.env.push((name.into(), value.into()));
+            }
+        }
+        self.run_as_it_is().await
+    }
+
+    /// Runs it once, for a command that only asks what the configuration is.
+    pub(super) async fn run_as_it_is(self) -> Result<Output, GitError> {
         command::run(self.plan()?).await
     }
 

@@ -10,8 +10,8 @@
 //! Invariants
 //! 1. Every process starts in `command`, with the environment and configuration of `surroundings`; a repository that
 //!    is known is always named by `--git-dir`, a worktree also by `--work-tree`.
-//! 2. No program that the repository names is run, except filters and merge drivers while files are checked out or
-//!    merged, and the post-checkout hook by [`Tree::run_post_checkout`] alone.
+//! 2. No program that the repository names is run, except the filters and merge drivers that policy allows
+//!    (`own_config`), and the post-checkout hook by [`Tree::run_post_checkout`] alone, unless policy skips it.
 //! 3. A process ends within its limit together with everything it started; when the future that waits for it is
 //!    dropped, it is ended as well.
 //! 4. A ref moves by compare-and-swap from an expected value, never otherwise.
@@ -29,7 +29,6 @@ mod branch_name;
 mod capture;
 mod checkout;
 mod command;
-mod drivers;
 mod error;
 mod fetch;
 mod hidden;
@@ -39,6 +38,7 @@ mod integration;
 mod interrupted;
 mod invocation;
 mod operation;
+mod own_config;
 mod parse;
 mod program;
 mod rebase;
@@ -55,15 +55,15 @@ mod tree;
 mod worktrees;
 
 pub use checkout::MoveOutcome;
-pub use drivers::{Driver, DriverKind};
 pub use error::GitError;
 pub use hook::HookOutcome;
 pub use integration::Integration;
 pub use operation::Operation;
+pub use own_config::{Driver, DriverKind};
 pub use parse::status::{EntryKind, StatusEntry, TreeStatus};
 pub use parse::version::Version;
 pub use parse::worktrees::WorktreeEntry;
-pub use program::{Found, Git, Policy, Signing};
+pub use program::{Found, Git, Hooks, Policy, Signing};
 pub use rebase::RebaseOutcome;
 pub use refs::{Expected, RefUpdate};
 pub use replay::Replay;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::error::GitError;
 use super::invocation::Invocation;
+use super::own_config::Memory;
 use super::parse::version::{self, Version};
 use super::surroundings::{self, Variable};
 use super::{Repo, Tree, branch_name};
@@ -18,13 +19,39 @@ const MINIMUM: Version = Version::new(2, 38, 0);
 /// What the older ones lack.
 const MINIMUM_WHY: &str = "`merge-tree --write-tree` and `rebase --no-update-refs` came with it";
 
+/// What makes the filter of git-lfs do nothing.
+const LFS_OFF: &[(&str, &str)] = &[
+    ("filter.lfs.clean", ""),
+    ("filter.lfs.smudge", ""),
+    ("filter.lfs.process", ""),
+    ("filter.lfs.required", "false"),
+];
+
 /// What a repository may make git do, as the operator decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
+    /// Whether the post-checkout hook runs.
+    pub hooks: Hooks,
+    /// Names of the filters that a repository's own configuration may define, `*` for all. What git-lfs writes for
+    /// itself is known and need not be named.
+    pub filters: Vec<String>,
+    /// Names of the merge drivers that a repository's own configuration may define, `*` for all.
+    pub merge_drivers: Vec<String>,
     /// What happens to a wish for signed commits.
     pub signing: Signing,
-    /// Leave LFS pointer files as they are on checkout, instead of downloading their contents.
+    /// Leave LFS pointer files as they are on checkout, instead of downloading their contents. Where git-lfs is not
+    /// installed, they are then plain files.
     pub skip_lfs_smudge: bool,
+}
+
+/// What happens to the post-checkout hook of a repository, after a worktree was filled. No other hook ever runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hooks {
+    /// It runs.
+    #[default]
+    Run,
+    /// It does not.
+    Skip,
 }
 
 /// What happens to a wish for signed commits (`commit.gpgSign`) when this worker makes commits.
@@ -40,11 +67,11 @@ pub enum Signing {
 }
 
 impl Policy {
-    /// The configuration that carries it out.
-    pub(super) fn config(self) -> Vec<(String, String)> {
+    /// The configuration that carries out what it says about signing.
+    pub(super) fn signing_config(&self) -> Vec<Variable> {
         match self.signing {
             Signing::Keep => Vec::new(),
-            Signing::Off | Signing::Fail => vec![("commit.gpgSign".to_owned(), "false".to_owned())],
+            Signing::Off | Signing::Fail => vec![("commit.gpgSign".into(), "false".into())],
         }
     }
 }
@@ -54,7 +81,7 @@ impl Policy {
 pub struct Git {
     shared: Arc<Shared>,
     limit: Duration,
-    policy: Policy,
+    policy: Arc<Policy>,
 }
 
 #[derive(Debug)]
@@ -62,12 +89,13 @@ struct Shared {
     env: Vec<Variable>,
     program: OnceLock<PathBuf>,
     started: Arc<AtomicU64>,
+    memory: Memory,
 }
 
 impl Shared {
     fn new(inherited: impl IntoIterator<Item = Variable>) -> Arc<Shared> {
         let env = surroundings::scrub(inherited);
-        Arc::new(Shared { env, program: OnceLock::new(), started: Arc::default() })
+        Arc::new(Shared { env, program: OnceLock::new(), started: Arc::default(), memory: Memory::default() })
     }
 }
 
@@ -84,7 +112,7 @@ impl Git {
     /// The git on the PATH of this process, each of whose processes may run for `limit`. Nothing is started yet.
     #[must_use]
     pub fn new(limit: Duration) -> Git {
-        Git { shared: Shared::new(std::env::vars_os()), limit, policy: Policy::default() }
+        Git { shared: Shared::new(std::env::vars_os()), limit, policy: Arc::default() }
     }
 
     /// The same, as if this process had been started with these variables on top of its own. They are scrubbed like
@@ -94,7 +122,7 @@ impl Git {
         let mut inherited: Vec<Variable> = std::env::vars_os().collect();
         inherited.retain(|(name, _)| env.iter().all(|(other, _)| other != name));
         inherited.extend(env);
-        Git { shared: Shared::new(inherited), limit: self.limit, policy: self.policy }
+        Git { shared: Shared::new(inherited), limit: self.limit, policy: Arc::clone(&self.policy) }
     }
 
     /// The same with another limit.
@@ -106,7 +134,7 @@ impl Git {
     /// The same under another policy.
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Git {
-        Git { policy, ..self.clone() }
+        Git { policy: Arc::new(policy), ..self.clone() }
     }
 
     /// How many processes were started through this value and its clones.
@@ -123,8 +151,24 @@ impl Git {
 
     /// The policy in force.
     #[must_use]
-    pub fn policy(&self) -> Policy {
-        self.policy
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Configuration and environment that leave LFS pointer files as they are, where policy asks for it.
+    pub(super) fn lfs(&self) -> (Vec<Variable>, Option<Variable>) {
+        if !self.policy.skip_lfs_smudge {
+            return (Vec::new(), None);
+        }
+        let missing = surroundings::find_program("git-lfs", &self.shared.env).is_none();
+        let off: &[(&str, &str)] = if missing { LFS_OFF } else { &[] };
+        let config = off.iter().map(|(key, value)| (key.into(), value.into())).collect();
+        (config, Some(("GIT_LFS_SKIP_SMUDGE".into(), "1".into())))
+    }
+
+    /// What was found in the configuration of repositories.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.shared.memory
     }
 
     pub(super) fn base_env(&self) -> &[Variable] {
@@ -198,11 +242,19 @@ impl Git {
             line: 1,
             text: String::from_utf8_lossy(&output).into_owned(),
         })?;
-        let git_dir = canonical(&git_dir)?;
+        // A configuration can place the worktree anywhere (`core.worktree`); only one that leads back here is believed.
+        let elsewhere = || GitError::NotAWorktree {
+            path: start.clone(),
+            why: "the configuration of its repository places its files elsewhere (`core.worktree`)".to_owned(),
+        };
+        let git_dir = std::fs::canonicalize(&git_dir).map_err(|_| elsewhere())?;
         let common_dir = common_dir_of(&git_dir)?;
         let repo = self.repo(&common_dir);
         let tree = match up {
-            Some(up) => Some(Tree::at(self, canonical(&start.join(up))?, git_dir, common_dir)),
+            Some(up) => {
+                let tree = self.tree(&start.join(up)).map_err(|_| elsewhere())?;
+                Some(tree).filter(|tree| tree.git_dir() == git_dir).ok_or_else(elsewhere).map(Some)?
+            }
             None => None,
         };
         Ok(Found { repo, tree })

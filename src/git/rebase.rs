@@ -43,11 +43,12 @@ impl Tree {
     ///
     /// # Errors
     /// W402 and W403 when an operation is open already; W101 when the process was ended, which leaves the rebase open:
-    /// call [`Tree::abort_rebase`]; W102.
+    /// call [`Tree::abort_rebase`]; W503 when the repository defines a program that policy does not allow; W102.
     pub async fn rebase(&self, onto: &Sha) -> Result<RebaseOutcome, GitError> {
         if let Some(operation) = self.operation() {
             return Err(GitError::OperationOpen { path: self.root().to_owned(), operation });
         }
+        self.require_allowed_drivers().await?;
         self.refuse_unsigned().await?;
         let head = self.head().await?.ok_or_else(|| GitError::RefMissing { name: "HEAD".to_owned() })?;
         let unknown = self.unknown_at(self.added_by_rebase(&head, onto).await?).await?;
@@ -105,6 +106,7 @@ impl Tree {
         if self.operation() != Some(Operation::Rebase) {
             return Ok(());
         }
+        self.require_allowed_drivers().await?;
         if let (Some(head), Some(before)) = (self.head().await?, self.head_before_rebase()) {
             let files = self.unknown_in_the_way(&head, &before).await?;
             if !files.is_empty() {

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use super::Git;
 use super::error::GitError;
 use super::invocation::Invocation;
+use super::own_config::Place;
 use super::parse;
 use super::sha::Sha;
-use super::text::to_text;
+use super::text::{bytes_to_text, to_text};
 
 /// A repository. Runs `git --git-dir=<common dir>`. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -26,6 +27,11 @@ impl Repo {
 
     pub(super) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
         Invocation::new(&self.git, args).in_repo(&self.common_dir)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        let common_dir = self.common_dir.to_path_buf();
+        Place { git_dir: common_dir.clone(), common_dir, root: None }
     }
 
     /// The git program this repository is used through.
@@ -85,7 +91,7 @@ impl Repo {
         let entries = parse::config::scoped(&output)?;
         // What this worker passes on its own command lines is not the repository's.
         let set = entries.into_iter().filter(|entry| entry.scope != "command");
-        Ok(set.map(|entry| (entry.key, entry.value)).collect())
+        Ok(set.map(|entry| (bytes_to_text(&entry.key), bytes_to_text(&entry.value))).collect())
     }
 
     /// Whether it has no checkout of its own.

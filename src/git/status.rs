@@ -14,9 +14,11 @@ impl Tree {
     /// # Errors
     /// W102.
     pub async fn status(&self) -> Result<TreeStatus, GitError> {
+        let inside = self.submodule_overrides().await?;
         let output = self
             .command(["status", "--porcelain=v2", "--branch", "--ahead-behind", "-z"])
             .args(["--untracked-files=normal", "--ignore-submodules=none", "--renames"])
+            .configs(inside)
             .offline()
             .run()
             .await?;

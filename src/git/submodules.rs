@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::GitError;
-use super::parse;
-use super::{Repo, Tree};
+use super::surroundings::Variable;
+use super::{Repo, Tree, own_config, parse};
 
 /// How deep repositories of submodules are looked for: names may hold slashes, and submodules have submodules.
 const DEPTH: usize = 12;
@@ -33,6 +33,21 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// What keeps a status, which goes into the worktrees of submodules, from running what *their* configuration names.
+    pub(super) async fn submodule_overrides(&self) -> Result<Vec<Variable>, GitError> {
+        let mut overrides = Vec::new();
+        if !may_have_gitlinks(self.git_dir()) {
+            return Ok(overrides);
+        }
+        for repo in self.submodule_repos().await? {
+            let entries = own_config::entries(&self.git, &repo.place(), false).await?;
+            overrides.extend(own_config::overrides(&entries, self.git.policy()));
+        }
+        Ok(overrides)
+    }
+}
+
 impl Repo {
     /// How many commits, of any ref and of HEAD, are on no remote-tracking ref.
     ///
@@ -43,6 +58,19 @@ impl Repo {
         let head = head.iter().map(super::Sha::as_str);
         let args = ["rev-list", "--count", "--all"].into_iter().chain(head).chain(["--not", "--remotes", "--"]);
         parse::refs::number("git rev-list", &self.command(args).offline().run().await?.stdout()?)
+    }
+}
+
+/// Whether the index may hold a submodule. Looks for the four bytes of its mode, wherever they stand; an index that is
+/// split, or cannot be read, may.
+///
+/// Source: gitformat-index(5).
+fn may_have_gitlinks(git_dir: &Path) -> bool {
+    const MODE: [u8; 4] = 0o160_000_u32.to_be_bytes();
+    const SPLIT: [u8; 4] = *b"link";
+    match std::fs::read(git_dir.join("index")) {
+        Ok(index) => index.windows(4).any(|four| four == MODE || four == SPLIT),
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 

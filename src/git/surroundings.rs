@@ -42,10 +42,20 @@ const FORCED: &[(&str, &str)] = &[
     ("GIT_PAGER", "cat"),
     ("GIT_MERGE_AUTOEDIT", "no"),
     ("GIT_ADVICE", "0"),
+    // Wins over `protocol.<name>.allow`, whoever sets it: nothing that runs a program named in a URL (`ext::`).
+    ("GIT_ALLOW_PROTOCOL", "file:http:https:ssh"),
     // Replacement refs and grafts could make a commit look contained that is not.
     ("GIT_NO_REPLACE_OBJECTS", "1"),
     ("GIT_GRAFT_FILE", "/dev/null"),
 ];
+
+/// What keeps a process from fetching an object that a partial clone lacks. Versions of git that do not know the first
+/// are stopped by the second.
+pub(super) const OFFLINE: &[(&str, &str)] = &[("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
+
+/// The protocols for a process that may fetch such an object, where the repository names the program on the other end.
+/// For a directory that program would run here.
+pub(super) const NO_LOCAL_TRANSPORT: (&str, &str) = ("GIT_ALLOW_PROTOCOL", "http:https:ssh");
 
 /// Where git looks for hooks.
 const HOOKS: &str = "core.hooksPath";
@@ -56,12 +66,9 @@ const CONFIG: &[(&str, &str)] = &[
     (HOOKS, "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.alternateRefsCommand", "true"),
-    ("protocol.allow", "never"),
-    ("protocol.file.allow", "always"),
-    ("protocol.https.allow", "always"),
-    ("protocol.http.allow", "always"),
-    ("protocol.ssh.allow", "always"),
     ("log.showSignature", "false"),
+    // One that cannot be read fails every comparison.
+    ("diff.orderFile", "/dev/null"),
     ("tag.gpgSign", "false"),
     // Submodules are the owner's to move.
     ("submodule.recurse", "false"),
@@ -123,12 +130,7 @@ fn absolute_only(path: &OsStr) -> OsString {
 
 /// The variables for one git process, beside the scrubbed ones: what is forced, and the configuration as
 /// `GIT_CONFIG_COUNT` and its pairs. Of entries with one name, the last wins.
-pub(super) fn for_process(
-    config: &[(String, String)],
-    env: &[Variable],
-    writes: bool,
-    own_hooks: bool,
-) -> Vec<Variable> {
+pub(super) fn for_process(config: &[Variable], env: &[Variable], writes: bool, own_hooks: bool) -> Vec<Variable> {
     let mut out: Vec<Variable> = FORCED.iter().map(|(name, value)| (name.into(), value.into())).collect();
     if !writes {
         out.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
@@ -136,11 +138,11 @@ pub(super) fn for_process(
     let fixed = CONFIG
         .iter()
         .filter(|(key, _)| !own_hooks || *key != HOOKS)
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        .map(|(key, value)| (OsString::from(key), OsString::from(value)));
     let mut count = 0usize;
     for (key, value) in fixed.chain(config.iter().cloned()) {
-        out.push((format!("GIT_CONFIG_KEY_{count}").into(), key.into()));
-        out.push((format!("GIT_CONFIG_VALUE_{count}").into(), value.into()));
+        out.push((format!("GIT_CONFIG_KEY_{count}").into(), key));
+        out.push((format!("GIT_CONFIG_VALUE_{count}").into(), value));
         count += 1;
     }
     out.push(("GIT_CONFIG_COUNT".into(), count.to_string().into()));

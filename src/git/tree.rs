@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error::GitError;
 use super::invocation::Invocation;
+use super::own_config::Place;
 use super::refs::short_branch;
 use super::sha::Sha;
 use super::{Git, Repo};
@@ -27,7 +28,15 @@ impl Tree {
     }
 
     pub(super) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Invocation {
-        Invocation::new(&self.git, args).in_tree(&self.git_dir, &self.root)
+        Invocation::new(&self.git, args).in_tree(&self.common_dir, &self.git_dir, &self.root)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place {
+            common_dir: self.common_dir.to_path_buf(),
+            git_dir: self.git_dir.to_path_buf(),
+            root: Some(self.root.to_path_buf()),
+        }
     }
 
     /// The same worktree through another limit or policy.

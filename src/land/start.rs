@@ -43,7 +43,7 @@ pub struct Response {
 /// Queues a land.
 ///
 /// # Errors
-/// `W001`, `W500`, `W501`, `W502`, `W111`, `W112`, `W200`, `W201`, `W202`, `W401`, `W402`, `W403`, `W300`, `W400`.
+/// `W001`, `W500`–`W503`, `W111`, `W112`, `W200`, `W201`, `W202`, `W401`, `W402`, `W403`, `W300`, `W400`.
 /// Nothing has been queued then.
 pub async fn run(ctx: &Arc<Context>, dispatcher: &Dispatcher, request: Request) -> Result<Response> {
     check(ctx, &request)?;
@@ -112,6 +112,7 @@ async fn require_landable(ctx: &Context, record: &Record, request: &Request) -> 
         ));
     }
     let (tree, _) = marker::require_tree(&ctx.git(), record)?;
+    tree.require_allowed_drivers().await?;
     if let Some(operation) = tree.operation().filter(|_| !request.force_restart) {
         let code = if operation.is_rebase() { Code::RebaseOpen } else { Code::OperationOpen };
         return Err(Error::new(

@@ -46,6 +46,46 @@ impl Default for Provision {
     }
 }
 
+/// What happens to the post-checkout hook of a repository when a worktree is made. No other hook ever runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HookPolicy {
+    /// It runs.
+    #[default]
+    Run,
+    /// It does not run.
+    Skip,
+}
+
+/// What happens to a wish for signed commits when a land rewrites them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SigningPolicy {
+    /// Rewritten commits are not signed; no signing program is started.
+    #[default]
+    Off,
+    /// They are signed when git's configuration asks for it; a signing program that waits is ended at git_timeout_ms.
+    Keep,
+    /// The land is blocked where git's configuration asks for signatures.
+    Fail,
+}
+
+/// What a repository may make git run. Its configuration is written by agents; that of the user is not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GitPolicy {
+    /// Whether the repository's post-checkout hook runs when a worktree is made.
+    pub hooks: HookPolicy,
+    /// Names of filters that a repository's own configuration may define; `*` for all. git-lfs need not be named.
+    pub filters: Vec<String>,
+    /// Names of merge drivers that a repository's own configuration may define; `*` for all.
+    pub merge_drivers: Vec<String>,
+    /// What happens to a wish for signed commits when a land rewrites them.
+    pub signing: SigningPolicy,
+    /// Leave git-lfs files as pointers instead of downloading them.
+    pub skip_lfs_smudge: bool,
+}
+
 /// What callers may do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -141,6 +181,8 @@ pub struct WorktreeConfig {
     pub test_timeout_ms: u64,
     /// What a new worktree gets besides the tracked files.
     pub provision: Provision,
+    /// What a repository may make git run.
+    pub git: GitPolicy,
     /// What callers may do.
     pub gates: Gates,
     /// How long what was removed by force can be restored, and how long ended lands are remembered, in hours.
@@ -164,6 +206,7 @@ impl Default for WorktreeConfig {
             git_timeout_ms: 60_000,
             test_timeout_ms: 600_000,
             provision: Provision::default(),
+            git: GitPolicy::default(),
             gates: Gates::default(),
             retention_hours: 72,
             quota: Quota::default(),
@@ -408,6 +451,7 @@ mod tests {
                 "prune_schedule": "0 0 * * * *", "prune_expire_hours": 72, "land_queue": "worktree-land",
                 "max_land_retries": 3, "git_timeout_ms": 60000, "test_timeout_ms": 600_000,
                 "provision": {"copy_ignored": false, "include": [], "exclude": [], "max_copy_bytes": 2_147_483_648_u64},
+                "git": {"hooks": "run", "filters": [], "merge_drivers": [], "signing": "off", "skip_lfs_smudge": false},
                 "gates": {"allow_remove": true, "allow_force": false, "allow_branch_delete": true, "allow_land": true,
                     "allow_prune": true, "land_targets": ["*"], "repos": ["*"], "max_worktrees_per_repo": 0},
                 "retention_hours": 72, "quota": {"disk_soft_bytes": 0},
@@ -441,6 +485,8 @@ mod tests {
             (json!({"gates": {"repos": ["["]}}), "gates.repos"),
             (json!({"gates": {"allow_everything": true}}), "allow_everything"),
             (json!({"branch_naming": "random"}), "random"),
+            (json!({"git": {"signing": "sometimes"}}), "sometimes"),
+            (json!({"git": {"hook": "run"}}), "hook"),
             (json!({"no_such_key": 1}), "no_such_key"),
         ] {
             let error = check(&value).unwrap_err();

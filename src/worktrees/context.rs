@@ -14,9 +14,9 @@ use super::registry::Registry;
 use super::usage::Usage;
 use crate::audit;
 use crate::bus::{EventSink, LandQueue, Shell, StateStore};
-use crate::git::Git;
+use crate::git::{Git, Hooks, Policy, Signing};
 use crate::model::clock::Clock;
-use crate::model::config::Settings;
+use crate::model::config::{GitPolicy, HookPolicy, Settings, SigningPolicy};
 use crate::model::id::IdSource;
 use crate::model::{Code, Error, Result};
 
@@ -93,10 +93,11 @@ impl Context {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// git with the configured time limit.
+    /// git with the configured time limit and policy.
     #[must_use]
     pub fn git(&self) -> Git {
-        self.git.with_limit(self.settings().git_timeout())
+        let settings = self.settings();
+        self.git.with_limit(settings.git_timeout()).with_policy(policy(&settings.config.git))
     }
 
     /// The audit log; `None` when it is switched off.
@@ -128,6 +129,24 @@ impl Context {
     #[must_use]
     pub fn now(&self) -> i64 {
         self.clock.now_ms()
+    }
+}
+
+/// The configured policy in the words of the git layer.
+fn policy(config: &GitPolicy) -> Policy {
+    Policy {
+        hooks: match config.hooks {
+            HookPolicy::Run => Hooks::Run,
+            HookPolicy::Skip => Hooks::Skip,
+        },
+        filters: config.filters.clone(),
+        merge_drivers: config.merge_drivers.clone(),
+        signing: match config.signing {
+            SigningPolicy::Off => Signing::Off,
+            SigningPolicy::Keep => Signing::Keep,
+            SigningPolicy::Fail => Signing::Fail,
+        },
+        skip_lfs_smudge: config.skip_lfs_smudge,
     }
 }
 

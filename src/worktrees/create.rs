@@ -83,6 +83,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let repo_path = primary_path(&found)?;
     settings.require_repo(&repo_path)?;
     let repo = found.repo.clone();
+    repo.require_allowed_drivers().await?;
     require_budget(ctx, &settings, &repo.key(), &repo_path)?;
     require_root_outside(&settings, &found, &repo_path).await?;
     // Before anything is fetched: a pull request that has its worktree is only named.
@@ -446,7 +447,7 @@ fn require_whole(ctx: &Context, record: &Record) -> Result<()> {
 /// A hook that fails, or hangs until its limit, does not fail a create whose tree is complete.
 async fn run_hook(tree: &Tree, record: &Record, base_sha: &Sha) {
     match tree.run_post_checkout(base_sha).await {
-        Ok(HookOutcome::Ok | HookOutcome::Missing) => {}
+        Ok(HookOutcome::Ok | HookOutcome::Missing | HookOutcome::Skipped) => {}
         Ok(outcome) => {
             tracing::warn!(worktree = record.worktree_id, ?outcome, "the post-checkout hook did not succeed");
         }

@@ -21,8 +21,9 @@ pub(in super::super) fn list(output: &[u8]) -> Result<Vec<(String, String)>, Git
 pub(in super::super) struct Scoped {
     /// `system`, `global`, `local`, `worktree` or `command`.
     pub(in super::super) scope: String,
-    pub(in super::super) key: String,
-    pub(in super::super) value: String,
+    /// Section and variable in lower case; the name between them may be any bytes.
+    pub(in super::super) key: Vec<u8>,
+    pub(in super::super) value: Vec<u8>,
 }
 
 /// `config --list --show-scope -z`: the scope is an item of its own before each entry.
@@ -32,13 +33,13 @@ pub(in super::super) fn scoped(output: &[u8]) -> Result<Vec<Scoped>, GitError> {
         let fail = || super::unknown(WHAT, 2 * index, pair[0]);
         let [scope, entry] = pair else { return Err(fail()) };
         let scope = String::from_utf8_lossy(scope).into_owned();
-        let text = String::from_utf8_lossy(entry);
-        let (key, value) = text.split_once('\n').unwrap_or((&text, "true"));
+        let end = entry.iter().position(|byte| *byte == b'\n');
+        let (key, value) = end.map_or((*entry, &b"true"[..]), |end| (&entry[..end], &entry[end + 1..]));
         let known = matches!(scope.as_str(), "system" | "global" | "local" | "worktree" | "command" | "submodule");
-        if !known || !key.contains('.') {
+        if !known || !key.contains(&b'.') {
             return Err(fail());
         }
-        Ok(Scoped { scope, key: key.to_owned(), value: value.to_owned() })
+        Ok(Scoped { scope, key: key.to_vec(), value: value.to_vec() })
     });
     pairs.collect()
 }
@@ -50,7 +51,7 @@ mod tests {
     #[test]
     fn scopes_stand_before_their_entries() {
         let entries = scoped(b"global\0user.name\nA\0local\0filter.x.clean\nrun\0").unwrap();
-        assert_eq!((entries[1].scope.as_str(), entries[1].key.as_str()), ("local", "filter.x.clean"));
+        assert_eq!((entries[1].scope.as_str(), entries[1].key.as_slice()), ("local", &b"filter.x.clean"[..]));
         for bad in [&b"local\0"[..], b"user.name\nA\0local\0", b"local\0nodot\0"] {
             assert!(scoped(bad).is_err());
         }

@@ -49,7 +49,7 @@ async fn a_rebase_that_stops_for_another_reason_is_undone_invariant_2() {
 async fn a_rebase_that_was_ended_is_no_conflict_and_can_be_undone_invariant_1() {
     let place = Place::new();
     let root = place.repo("shop");
-    place.run(&root, ["config", "filter.slow.smudge", "sleep 30; cat"]);
+    place.user_config("[filter \"slow\"]\nsmudge = \"sleep 30; cat\"");
     place.commit(&root, ".gitattributes", "*.slow filter=slow\n");
     let tree = place.worktree(&root, "feat").await;
     let head = place.commit(tree.root(), "a", "1\n");
@@ -76,7 +76,7 @@ async fn c55_signing_is_off_kept_or_refused_and_never_hangs() {
     let tree = place.worktree(&root, "feat").await;
     place.commit(tree.root(), "a", "1\n");
     let onto = place.commit(&root, "b", "1\n");
-    place.run(&root, ["config", "gpg.program", gpg.to_str().unwrap()]);
+    place.user_config(&format!("[gpg]\nprogram = {}", gpg.display()));
     place.run(&root, ["config", "commit.gpgSign", "true"]);
     let head = tree.head().await.unwrap();
     let under = |signing| tree.with_git(&place.git.with_policy(Policy { signing, ..Policy::default() }));

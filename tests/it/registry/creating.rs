@@ -257,7 +257,7 @@ async fn c13_a_hook_that_fails_or_hangs_costs_no_complete_worktree() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c15_a_filter_that_is_missing_fails_the_create_and_leaves_nothing() {
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_with(json!({"git": {"filters": ["lfs"]}})).await;
     let repository = stand.repository("shop");
     repository.commit("model.bin", "version https://git-lfs.github.com/spec/v1\n");
     repository.commit(".gitattributes", "*.bin filter=lfs\n");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use worktree::model::config::WorktreeConfig;
 
 use super::schemas::keys_of_the_configuration;
-use crate::support::{Gate, Stand, until};
+use crate::support::{Checkout, Gate, Stand, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_key_has_an_effect() {
@@ -86,6 +86,9 @@ async fn effect(stand: &Stand, key: &str) {
         "provision.copy_ignored" | "provision.include" | "provision.exclude" | "provision.max_copy_bytes" => {
             provisioned(stand, key).await;
         }
+        "git.hooks" | "git.filters" | "git.merge_drivers" | "git.signing" | "git.skip_lfs_smudge" => {
+            allowed_to_run(stand, &repository, key).await;
+        }
         "gates.allow_remove" => {
             stand.configure(json!({"gates": {"allow_remove": false}})).await;
             client.refused("worktree::remove", json!({"worktree_id": "wt_0"}), "W500").await;
@@ -147,6 +150,49 @@ async fn effect(stand: &Stand, key: &str) {
         }
         "audit.enabled" | "audit.directory" | "audit.max_bytes" => audited(stand, key).await,
         other => panic!("no effect of `{other}` is known"),
+    }
+}
+
+/// What a repository may make git run.
+async fn allowed_to_run(stand: &Stand, repository: &Checkout, key: &str) {
+    let create = json!({"repo_path": repository.text()});
+    match key {
+        "git.hooks" => {
+            let seen = stand.seal.path().join("hook-seen");
+            repository.hook("post-checkout", &format!("#!/bin/sh\ntouch {}\n", seen.display()));
+            stand.configure(json!({"git": {"hooks": "skip"}})).await;
+            stand.create(repository).await;
+            assert!(!seen.exists());
+        }
+        "git.filters" | "git.merge_drivers" => {
+            let name = if key == "git.filters" { "filter.mine.clean" } else { "merge.mine.driver" };
+            repository.git(&["config", name, "true"]);
+            let message = stand.client.refused("worktree::create", create, "W503").await;
+            assert!(message.contains(key), "{message}");
+            let keys = json!({key.trim_start_matches("git."): ["mine"]});
+            stand.configure(json!({"git": keys})).await;
+            stand.create(repository).await;
+        }
+        "git.signing" => {
+            stand.configure(json!({"git": {"signing": "fail"}})).await;
+            let (created, mut events) = (stand.create(repository).await, stand.hear().await);
+            created.checkout.commit("a", "1\n");
+            repository.commit("b", "1\n");
+            repository.git(&["config", "commit.gpgSign", "true"]);
+            stand.land(&created, json!({})).await;
+            let event = events.blocked(&created.id).await;
+            assert!(event["message"].as_str().unwrap().contains("git.signing"), "{event}");
+        }
+        _ => {
+            // A filter that could only fail; what git-lfs writes for itself need not be allowed.
+            repository.commit(".gitattributes", "*.bin filter=lfs\n");
+            repository.commit("large.bin", "pointer\n");
+            repository.git(&["config", "filter.lfs.smudge", "git-lfs no-such-command"]);
+            stand.client.refused("worktree::create", create, "W503").await;
+            repository.git(&["config", "filter.lfs.smudge", "git-lfs smudge --skip -- %f"]);
+            stand.configure(json!({"git": {"skip_lfs_smudge": true}})).await;
+            assert_eq!(stand.create(repository).await.checkout.read("large.bin"), "pointer\n");
+        }
     }
 }
 

@@ -283,7 +283,7 @@ async fn git_is_not_well(seen: &mut Seen) {
     seen.refused(&stand, "create", json!({"repo_path": repository.text()}), "W101").await;
 
     // One that fails: a filter that must not be missing is.
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_with(json!({"git": {"filters": ["nowhere"]}})).await;
     let repository = stand.repository("shop");
     repository.commit(".gitattributes", "*.bin filter=nowhere\n");
     repository.commit("large.bin", "pointer\n");

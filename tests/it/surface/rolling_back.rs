@@ -15,7 +15,7 @@ async fn refused(stand: &Stand, repository: &Checkout, fields: Value, code: &str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c02_a_checkout_that_fails_leaves_nothing() {
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_with(json!({"git": {"filters": ["nowhere"]}})).await;
     let repository = stand.repository("shop");
     repository.commit(".gitattributes", "*.bin filter=nowhere\n");
     repository.commit("large.bin", "pointer\n");
@@ -32,7 +32,7 @@ async fn c02_a_checkout_that_fails_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c02_a_checkout_of_a_pull_request_that_fails_leaves_its_ref_as_it_was() {
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_with(json!({"git": {"filters": ["nowhere"]}})).await;
     let repository = stand.repository("shop");
     let origin = stand.seal.path().join("origin.git");
     repository.git(&["clone", "--quiet", "--bare", &repository.text(), origin.to_str().unwrap()]);
