@@ -20,7 +20,7 @@ use super::schedule::PruneSchedule;
 use super::store_watch;
 use super::{WORKER_DESCRIPTION, WORKER_NAME, handler, seed};
 use crate::bus::iii::IiiBus;
-use crate::git::Git;
+use crate::git::{Git, GitError};
 use crate::land::recover;
 use crate::model::clock::SystemClock;
 use crate::model::config::Settings;
@@ -43,6 +43,8 @@ const SAY_EVERY: u32 = 20;
 const ASK_LIMIT: Duration = Duration::from_secs(3);
 /// After how many looks at a link that is back its bindings are taken to be complete.
 const SETTLED_AFTER: u32 = 10;
+/// How long git may take to tell its version.
+const GIT_VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for running work to come to a recorded state.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 
@@ -79,6 +81,9 @@ pub enum ServeError {
     /// The stored configuration, or the seed file, cannot be applied.
     #[error("{0}")]
     Configuration(String),
+    /// The installed git is too old.
+    #[error("{0} (W100)")]
+    Git(String),
 }
 
 /// Serves until `shutdown` completes, then brings running work to a recorded state and leaves.
@@ -94,6 +99,7 @@ where
     R: FnOnce() + Send,
 {
     let seed = seed::read(options.seed.as_deref()).map_err(ServeError::Configuration)?;
+    require_git().await?;
     let link = Link { client: connect(&options.url), url: options.url };
     tokio::pin!(shutdown);
     let started = tokio::select! {
@@ -115,6 +121,17 @@ where
     };
     link.close().await;
     outcome
+}
+
+/// Refuses a git that is too old. One that is missing may still be installed while the worker runs, and every call
+/// says so until then.
+async fn require_git() -> Result<(), ServeError> {
+    match Git::new(GIT_VERSION_LIMIT).require_version().await {
+        Ok(version) => tracing::info!(%version, "git"),
+        Err(error @ GitError::TooOld { .. }) => return Err(ServeError::Git(error.to_string())),
+        Err(error) => tracing::error!(code = %error.code(), %error, "git does not answer"),
+    }
+    Ok(())
 }
 
 /// The connection to one engine.
