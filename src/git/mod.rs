@@ -24,6 +24,8 @@
 //!    a commit look contained that is not.
 
 pub mod admin;
+#[cfg(feature = "testing")]
+pub mod fuzz;
 
 mod branch_name;
 mod capture;

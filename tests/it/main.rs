@@ -9,6 +9,7 @@ mod cli;
 mod engine;
 mod git;
 mod guards;
+mod hostile;
 mod land;
 mod registry;
 mod scenarios;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use super::hostile;
 use super::seal::{Seal, sealed};
 
 /// A repository's main checkout, or one of its worktrees.
@@ -32,7 +33,7 @@ impl Checkout {
 
     /// The path as the text that goes into a request.
     pub fn text(&self) -> String {
-        self.directory.to_str().unwrap().to_owned()
+        worktree::git::to_text(&self.directory)
     }
 
     pub fn write(&self, file: &str, text: &str) {
@@ -96,6 +97,9 @@ impl Checkout {
     pub fn try_git(&self, arguments: &[&str]) -> Output {
         let mut command = sealed("git", &self.seal);
         command.current_dir(&self.directory).args(arguments).env("GIT_EDITOR", "true");
+        if hostile::is_armed(&self.seal) {
+            command.env("GIT_CONFIG_GLOBAL", hostile::calm(&self.seal));
+        }
         for role in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{role}_DATE"), "2026-01-02T03:04:05+00:00");
         }

@@ -6,6 +6,7 @@ mod checkout;
 mod client;
 mod gate;
 pub mod golden;
+pub mod hostile;
 mod process;
 mod relay;
 mod seal;

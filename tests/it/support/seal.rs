@@ -1,9 +1,14 @@
 //! A sealed environment: what passes must not depend on whose machine it is.
+//!
+//! With `WORKTREE_TEST_HOSTILE=1` every seal is a hostile one: its user's git configuration, and the environment of the
+//! binary under test, do their worst (`hostile`), and a test fails when a canary was run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+
+use super::{BINARY, hostile};
 
 const GITCONFIG: &str = "\
 [user]
@@ -25,6 +30,21 @@ pub struct Seal {
 
 impl Seal {
     pub fn new() -> Self {
+        let seal = Self::calm();
+        if std::env::var_os("WORKTREE_TEST_HOSTILE").is_some_and(|value| value == "1") {
+            hostile::arm(&seal.path);
+        }
+        seal
+    }
+
+    /// A hostile one, whatever the switch says.
+    pub fn hostile() -> Self {
+        let seal = Self::calm();
+        hostile::arm(&seal.path);
+        seal
+    }
+
+    fn calm() -> Self {
         let root = tempfile::Builder::new().prefix("worktree-test-").tempdir().unwrap();
         // Canonical, so that paths compare equal to those the worker reports.
         let path = root.path().canonicalize().unwrap();
@@ -46,7 +66,20 @@ impl Seal {
 
     /// A command that sees nothing of this process's environment but the program path.
     pub fn command(&self, program: &str) -> Command {
-        sealed(program, &self.path)
+        let mut command = sealed(program, &self.path);
+        if program == BINARY && hostile::is_armed(&self.path) {
+            command.envs(hostile::variables(&self.path));
+        }
+        command
+    }
+}
+
+impl Drop for Seal {
+    fn drop(&mut self) {
+        let armed = hostile::is_armed(&self.path) && !std::thread::panicking();
+        if armed && let Some(found) = hostile::found(&self.path) {
+            panic!("{found}");
+        }
     }
 }
 
