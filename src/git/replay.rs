@@ -146,6 +146,10 @@ impl Repo {
             .run()
             .await?;
         if output.code == Some(129) {
+            // A real rebase would take the cut for the beginning of history, and pick what is there as a whole.
+            if self.is_shallow().await? && self.merge_base(tip, onto).await?.is_none() {
+                return Err(GitError::Shallow { path: self.common_dir.to_path_buf() }.into());
+            }
             return doubt("this git cannot take attributes from a commit");
         }
         let picks = parse::commits::marked(&output.stdout()?)?;
