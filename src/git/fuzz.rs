@@ -33,7 +33,7 @@ pub fn run(target: &str, bytes: &[u8]) {
             told(refs::many("git", bytes));
             told(refs::one("git", bytes));
             told(refs::pair("git", bytes));
-            told(refs::counts(bytes));
+            told(refs::tips(bytes));
             told(refs::number("git", bytes));
         }
         "entries" => drop(told(entries::tree(bytes))),

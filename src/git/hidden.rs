@@ -6,20 +6,22 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Tree;
 use super::error::GitError;
-use super::parse;
+use super::{Tree, index, parse};
 
 impl Tree {
     /// The files that differ from the index although git reports them as clean, relative to the root. A file that a
     /// sparse checkout leaves out does not count.
     ///
-    /// One process where nothing is hidden. Otherwise the index is copied, told to look again, and compared; the
+    /// No process where nothing is hidden. Otherwise the index is copied, told to look again, and compared; the
     /// worktree's own index is not touched.
     ///
     /// # Errors
     /// W102.
     pub async fn hidden_changes(&self) -> Result<Vec<PathBuf>, GitError> {
+        if index::scan(self.git_dir()).is_some_and(|holds| !holds.hidden) {
+            return Ok(Vec::new());
+        }
         let listed = self.command(["ls-files", "-v", "-z"]).offline().run().await?.stdout()?;
         let mut hidden = parse::paths::hidden("git ls-files", &listed)?;
         hidden.retain(|path| self.root().join(path).symlink_metadata().is_ok());

@@ -55,11 +55,16 @@ impl Repo {
         if tip == target {
             return Ok(Some(Integration::SameCommit));
         }
-        if told(self.is_ancestor(tip, target).await)? == Some(true) {
+        let counts = told(self.ahead_behind(tip, target).await)?;
+        if let Some((0, _)) = counts {
             return Ok(Some(Integration::Ancestor));
         }
-        let trees = (told(self.tree_of(tip).await)?, told(self.tree_of(target).await)?);
-        let (Some(tip_tree), Some(target_tree)) = trees else { return Ok(None) };
+        let Some(trees) = told(self.trees_of([tip, target]).await)? else { return Ok(None) };
+        let [tip_tree, target_tree] = trees;
+        if let Some((_, 0)) = counts {
+            // The branch goes on from the target, so that no commit there, and no merge, can hold what it adds.
+            return Ok((tip_tree == target_tree).then_some(Integration::NoAddedChanges));
+        }
         // With several merge bases, or none, there is no one change that the branch makes.
         let base = match told(self.merge_bases(tip, target).await)?.as_deref() {
             Some([base]) => Some(base.clone()),

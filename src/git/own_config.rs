@@ -106,7 +106,7 @@ impl Place {
     }
 
     /// The files of the repository's own configuration, joined; `None` when git has to be asked whatever they hold.
-    fn text(&self) -> Option<Vec<u8>> {
+    pub(super) fn text(&self) -> Option<Vec<u8>> {
         let mut all = plain_file(&self.common_dir.join("config"))?;
         all.push(0);
         all.extend(plain_file(&self.git_dir.join("config.worktree"))?);

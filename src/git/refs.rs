@@ -3,10 +3,14 @@
 //! A branch is always named in full (`refs/heads/…`), because in git's short form a tag or a file of the same name
 //! comes first.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use super::branch_name;
 use super::error::GitError;
 use super::invocation::Invocation;
 use super::parse;
+use super::ref_files::{self, Told};
 use super::sha::Sha;
 use super::{Repo, Tree};
 
@@ -42,6 +46,9 @@ impl Repo {
     /// # Errors
     /// W111 for an empty revision, a leading dash or a NUL, before git is started.
     pub async fn resolve_commit(&self, rev: &str) -> Result<Option<Sha>, GitError> {
+        if let Some(sha) = plain_branch(&self.common_dir, rev) {
+            return Ok(Some(sha));
+        }
         resolve(&|| self.command(REV_PARSE), rev).await
     }
 
@@ -65,6 +72,11 @@ impl Repo {
     /// W111 when it is not a full ref name.
     pub async fn ref_sha(&self, full_name: &str) -> Result<Option<Sha>, GitError> {
         branch_name::require_full(full_name)?;
+        match ref_files::look(&self.common_dir, full_name) {
+            Told::Is(sha) => return Ok(Some(sha)),
+            Told::Absent => return Ok(None),
+            Told::AskGit => {}
+        }
         let refs = self.refs_under(full_name).await?;
         Ok(refs.into_iter().find(|(name, _)| name == full_name).map(|(_, sha)| sha))
     }
@@ -128,18 +140,21 @@ impl Repo {
         Ok(text.trim_end().strip_suffix('}').and_then(|text| text.rsplit_once("@{")?.1.parse().ok()))
     }
 
-    /// A text that differs whenever a remote-tracking ref does.
+    /// A text that differs whenever a remote-tracking ref does; empty when there is none.
     ///
     /// # Errors
     /// W102.
     pub async fn remotes_digest(&self) -> Result<String, GitError> {
+        if let Some(digest) = ref_files::remotes_digest(&self.common_dir) {
+            return Ok(digest);
+        }
         let output = self
             .command(["for-each-ref", "--format=%(refname)%00%(objectname)", "refs/remotes"])
             .offline()
             .run()
-            .await?;
-        let digest = <sha2::Sha256 as sha2::Digest>::digest(output.stdout()?);
-        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+            .await?
+            .stdout()?;
+        Ok(if output.is_empty() { String::new() } else { ref_files::digest(&output) })
     }
 
     /// The full name of an existing ref that makes a new branch of this name impossible: `feat` beside `feat/x`, both
@@ -225,6 +240,9 @@ impl Repo {
     /// # Errors
     /// W102.
     pub async fn head_branch(&self) -> Result<Option<String>, GitError> {
+        if let Some(named) = ref_files::head_branch(&self.common_dir)? {
+            return Ok(named);
+        }
         let output = self.command(["symbolic-ref", "--quiet", "HEAD"]).run().await?.expect(&[0, 1])?;
         Ok(short_branch(&output.stdout))
     }
@@ -233,6 +251,19 @@ impl Repo {
     pub(super) async fn wants_signatures(&self) -> Result<bool, GitError> {
         let output = self.command(["config", "--type=bool", "--default=false", "--get", "commit.gpgSign"]);
         Ok(output.own_signing().run().await?.line()? == "true")
+    }
+
+    /// The short names of the branches that configuration gives an upstream.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn tracking_branches(&self) -> Result<BTreeSet<String>, GitError> {
+        let output =
+            self.command(["config", "-z", "--name-only", "--get-regexp", r"^branch\..*\.merge$"]).run().await?;
+        let output = output.expect(&[0, 1])?.stdout;
+        let names = output.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        let branch = |key: &str| Some(key.strip_prefix("branch.")?.strip_suffix(".merge")?.to_owned());
+        Ok(names.filter_map(|key| branch(&key)).collect())
     }
 
     /// The full name of the branch's upstream, or `None`. The upstream need not exist any more.
@@ -262,7 +293,30 @@ impl Tree {
     /// # Errors
     /// W111 for an empty revision, a leading dash or a NUL, before git is started.
     pub async fn resolve_commit(&self, rev: &str) -> Result<Option<Sha>, GitError> {
+        if rev == "HEAD" {
+            return self.head().await;
+        }
+        if let Some(sha) = plain_branch(self.repo().common_dir(), rev) {
+            return Ok(Some(sha));
+        }
         resolve(&|| self.command(REV_PARSE), rev).await
+    }
+}
+
+/// The commit of a revision that is the name of a branch, or the full name of a branch or remote-tracking ref, and
+/// nothing more. Nothing else comes before such a name.
+fn plain_branch(common_dir: &Path, rev: &str) -> Option<Sha> {
+    let full = if rev.starts_with("refs/heads/") || rev.starts_with("refs/remotes/") {
+        rev.to_owned()
+    } else if rev.starts_with("refs/") || matches!(rev, "HEAD" | "@") {
+        return None;
+    } else {
+        format!("refs/heads/{rev}")
+    };
+    branch_name::require_full(&full).ok()?;
+    match ref_files::look(common_dir, &full) {
+        Told::Is(sha) => Some(sha),
+        Told::Absent | Told::AskGit => None,
     }
 }
 

@@ -10,6 +10,7 @@ use super::error::GitError;
 use super::invocation::Invocation;
 use super::own_config::Place;
 use super::parse;
+use super::ref_files;
 use super::sha::Sha;
 use super::text::{bytes_to_text, to_text};
 
@@ -92,6 +93,13 @@ impl Repo {
         // What this worker passes on its own command lines is not the repository's.
         let set = entries.into_iter().filter(|entry| entry.scope != "command");
         Ok(set.map(|entry| (bytes_to_text(&entry.key), bytes_to_text(&entry.value))).collect())
+    }
+
+    /// A text that differs whenever the repository's own configuration does; `None` when that is no plain file. What it
+    /// includes is not looked at.
+    #[must_use]
+    pub fn config_digest(&self) -> Option<String> {
+        self.place().text().map(|text| ref_files::digest(&text))
     }
 
     /// Whether it has no checkout of its own.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::GitError;
 use super::surroundings::Variable;
-use super::{Repo, Tree, own_config, parse};
+use super::{Repo, Tree, index, own_config, parse};
 
 /// How deep repositories of submodules are looked for: names may hold slashes, and submodules have submodules.
 const DEPTH: usize = 12;
@@ -22,7 +22,7 @@ impl Tree {
     pub async fn submodule_repos(&self) -> Result<Vec<Repo>, GitError> {
         let mut found = BTreeSet::new();
         collect(&self.git_dir().join("modules"), DEPTH, &mut found)?;
-        let listed = self.command(["ls-files", "--stage", "-z"]).offline().run().await?.stdout()?;
+        let listed = if self.may_have_gitlinks() { self.listed().await? } else { Vec::new() };
         for path in gitlinks(&listed) {
             let root = self.root().join(path);
             if root.join(".git").symlink_metadata().is_ok() {
@@ -31,13 +31,23 @@ impl Tree {
         }
         Ok(found.into_iter().map(|dir| self.git.repo(&dir)).collect())
     }
+
+    /// The entries of the index.
+    async fn listed(&self) -> Result<Vec<u8>, GitError> {
+        self.command(["ls-files", "--stage", "-z"]).offline().run().await?.stdout()
+    }
+
+    /// Whether the index may hold a submodule.
+    fn may_have_gitlinks(&self) -> bool {
+        index::scan(self.git_dir()).is_none_or(|holds| holds.gitlinks)
+    }
 }
 
 impl Tree {
     /// What keeps a status, which goes into the worktrees of submodules, from running what *their* configuration names.
     pub(super) async fn submodule_overrides(&self) -> Result<Vec<Variable>, GitError> {
         let mut overrides = Vec::new();
-        if !may_have_gitlinks(self.git_dir()) {
+        if !self.may_have_gitlinks() {
             return Ok(overrides);
         }
         for repo in self.submodule_repos().await? {
@@ -58,19 +68,6 @@ impl Repo {
         let head = head.iter().map(super::Sha::as_str);
         let args = ["rev-list", "--count", "--all"].into_iter().chain(head).chain(["--not", "--remotes", "--"]);
         parse::refs::number("git rev-list", &self.command(args).offline().run().await?.stdout()?)
-    }
-}
-
-/// Whether the index may hold a submodule. Looks for the four bytes of its mode, wherever they stand; an index that is
-/// split, or cannot be read, may.
-///
-/// Source: gitformat-index(5).
-fn may_have_gitlinks(git_dir: &Path) -> bool {
-    const MODE: [u8; 4] = 0o160_000_u32.to_be_bytes();
-    const SPLIT: [u8; 4] = *b"link";
-    match std::fs::read(git_dir.join("index")) {
-        Ok(index) => index.windows(4).any(|four| four == MODE || four == SPLIT),
-        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 

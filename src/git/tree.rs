@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::clean;
 use super::error::GitError;
 use super::invocation::Invocation;
 use super::own_config::Place;
+use super::ref_files::{self, Told};
 use super::refs::short_branch;
 use super::sha::Sha;
 use super::{Git, Repo};
@@ -74,6 +76,9 @@ impl Tree {
     /// # Errors
     /// W102.
     pub async fn head(&self) -> Result<Option<Sha>, GitError> {
+        if let Told::Is(sha) = ref_files::head(&self.git_dir, &self.common_dir)? {
+            return Ok(Some(sha));
+        }
         let output = self
             .command(["rev-parse", "--quiet", "--verify", "--end-of-options", "HEAD^{commit}"])
             .offline()
@@ -92,18 +97,9 @@ impl Tree {
     /// # Errors
     /// W102.
     pub fn head_branch(&self) -> Result<Option<String>, GitError> {
-        let file = self.git_dir.join("HEAD");
-        // An old way to write a symbolic ref: a symbolic link.
-        let linked = std::fs::read_link(&file).ok();
-        let bytes = match &linked {
-            Some(target) => [b"ref: ".as_slice(), target.as_os_str().as_encoded_bytes()].concat(),
-            None => std::fs::read(&file).map_err(|source| GitError::reading(&file, source))?,
-        };
-        match bytes.strip_prefix(b"ref:") {
-            // What the reftable format leaves in HEAD so that older versions of git fail.
-            Some(target) if target.trim_ascii() == b"refs/heads/.invalid" => self.head_branch_by_git(),
-            Some(target) => Ok(short_branch(target.trim_ascii())),
-            None => Ok(None),
+        match ref_files::head_branch(&self.git_dir)? {
+            Some(named) => Ok(named),
+            None => self.head_branch_by_git(),
         }
     }
 
@@ -137,6 +133,14 @@ impl Tree {
         }
         command.arg("--").arg(self.root.as_os_str()).writes().run().await?.expect(&[0])?;
         Ok(())
+    }
+
+    /// Whether it can be told without git that index and files are those of the tree `head_tree`, and that there are no
+    /// others. `false` says nothing: ask [`Tree::status`]. For showing, not for deciding what may be deleted.
+    pub async fn is_proven_clean(&self, head_tree: &Sha) -> bool {
+        let (root, git_dir, head_tree) = (Arc::clone(&self.root), Arc::clone(&self.git_dir), head_tree.clone());
+        let proven = tokio::task::spawn_blocking(move || clean::is_proven(&root, &git_dir, &head_tree)).await;
+        proven.unwrap_or(false)
     }
 
     /// Whether git ignores this path of the worktree; nothing need be there.

@@ -28,6 +28,33 @@ pub(in super::super) struct Marked {
     pub(in super::super) parents: usize,
 }
 
+/// Reads the output of `diff-tree --stdin --always --shortstat`: the name of each of the `asked` commits, in their order,
+/// followed by a summary where something differs. Returns the summaries, empty where nothing does.
+pub(in super::super) fn summaries<'a>(
+    output: &[u8],
+    asked: impl Iterator<Item = &'a Sha>,
+) -> Result<Vec<String>, GitError> {
+    const WHAT: &str = "git diff-tree";
+    let text = String::from_utf8_lossy(output);
+    let mut lines = text.lines().enumerate().peekable();
+    let mut found = Vec::new();
+    for commit in asked {
+        match lines.next() {
+            Some((_, line)) if line == commit.as_str() => {}
+            other => {
+                let (at, line) = other.unwrap_or_default();
+                return Err(super::unknown(WHAT, at, line.as_bytes()));
+            }
+        }
+        let summary = lines.next_if(|(_, line)| line.starts_with(' '));
+        found.push(summary.map(|(_, line)| line.trim().to_owned()).unwrap_or_default());
+    }
+    match lines.next() {
+        None => Ok(found),
+        Some((at, line)) => Err(super::unknown(WHAT, at, line.as_bytes())),
+    }
+}
+
 /// Reads the marked commits in the order of git.
 pub(in super::super) fn marked(output: &[u8]) -> Result<Vec<Marked>, GitError> {
     let lines = output.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());

@@ -88,7 +88,7 @@ mod tests {
                 refs::many("x", &output).map(|refs| format!("{refs:?}")),
                 refs::pair("x", &output).map(|pair| format!("{pair:?}")),
                 entries::tree(&output).map(|entries| format!("{entries:?}")),
-                refs::counts(&output).map(|counts| format!("{counts:?}")),
+                refs::tips(&output).map(|tips| format!("{tips:?}")),
                 refs::number("x", &output).map(|number| number.to_string()),
                 commits::marked(&output).map(|commits| format!("{commits:?}")),
                 commits::batch(&output).map(|commits| format!("{commits:?}")),

@@ -22,14 +22,33 @@ pub(in super::super) fn list(output: &[u8]) -> Result<Vec<(String, Sha)>, GitErr
     Ok(refs)
 }
 
-/// Full ref names with two numbers, `<refname> NUL <ahead> <behind>`.
-pub(in super::super) fn counts(output: &[u8]) -> Result<BTreeMap<String, (u64, u64)>, GitError> {
+/// Where a ref stands next to another commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tip {
+    /// The commit it names.
+    pub sha: Sha,
+    /// Its tree.
+    pub tree: Sha,
+    /// Commits that it has and the other has not.
+    pub ahead: u64,
+    /// Commits that the other has and it has not.
+    pub behind: u64,
+}
+
+/// Full ref names with their tips, `<refname> NUL <commit> <tree> <ahead> <behind>`.
+pub(in super::super) fn tips(output: &[u8]) -> Result<BTreeMap<String, Tip>, GitError> {
     let lines = output.split(|byte| *byte == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     let read = |line: &[u8]| {
         let text = String::from_utf8_lossy(line);
-        let (name, numbers) = text.split_once('\0')?;
-        let (ahead, behind) = numbers.split_once(' ')?;
-        Some((name.to_owned(), (ahead.parse().ok()?, behind.parse().ok()?)))
+        let (name, rest) = text.split_once('\0')?;
+        let [sha, tree, ahead, behind] = rest.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let tip = Tip {
+            sha: sha.parse().ok()?,
+            tree: tree.parse().ok()?,
+            ahead: ahead.parse().ok()?,
+            behind: behind.parse().ok()?,
+        };
+        Some((name.to_owned(), tip))
     };
     lines.map(|(index, line)| read(line).ok_or_else(|| super::unknown(WHAT, index, line))).collect()
 }
@@ -75,8 +94,9 @@ mod tests {
         assert!(one("x", b"HEAD\n").is_err());
         assert_eq!(pair("x", b"3\t0\n").unwrap(), (3, 0));
         assert!(pair("x", b"3 0\n").is_err());
-        assert_eq!(counts(b"refs/heads/a\x003 0\n").unwrap()["refs/heads/a"], (3, 0));
-        assert!(counts(b"refs/heads/a\x003\n").is_err());
+        let tip = &tips(format!("refs/heads/a\0{A} {A} 3 0\n").as_bytes()).unwrap()["refs/heads/a"];
+        assert_eq!((tip.sha.as_str(), tip.ahead, tip.behind), (A, 3, 0));
+        assert!(tips(format!("refs/heads/a\0{A} {A} 3\n").as_bytes()).is_err());
         assert_eq!(number("x", b"12\n").unwrap(), 12);
     }
 }

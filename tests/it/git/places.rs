@@ -222,3 +222,33 @@ async fn the_version_is_read() {
     let missing = place.git_with(&[("PATH", "/nonexistent")]);
     assert_eq!(missing.version().await.unwrap_err().code().as_str(), "W100");
 }
+
+#[tokio::test]
+async fn a_ref_is_read_as_git_reads_it_wherever_it_is_kept() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let first = place.head(&root);
+    for name in ["packed", "both", "gone", "feat/x"] {
+        place.run(&root, ["branch", name]);
+    }
+    place.run(&root, ["tag", "-m", "t", "v1"]);
+    place.run(&root, ["update-ref", "refs/iii/wt-backup/x", first.as_str()]);
+    place.run(&root, ["pack-refs", "--all", "--prune"]);
+    let second = place.commit(&root, "a", "1");
+    place.run(&root, ["branch", "--force", "both"]);
+    place.run(&root, ["branch", "-D", "gone"]);
+    place.run(&root, ["symbolic-ref", "refs/heads/alias", "refs/heads/packed"]);
+    let repo = place.git.discover(&root).await.unwrap().repo;
+    let names = ["packed", "both", "gone", "feat/x", "feat", "alias", "main", "none", "none/at/all", "packed/x"];
+    let branches = names.map(|name| format!("refs/heads/{name}"));
+    let before = place.git.processes_started();
+    for name in branches.iter().map(String::as_str).chain(["refs/tags/v1", "refs/iii/wt-backup/x", "refs/iii/none"]) {
+        let listed = place.run(&root, ["for-each-ref", "--format=%(refname) %(objectname)", name]);
+        let line = listed.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
+        let seen = repo.ref_sha(name).await.unwrap().map(String::from);
+        assert_eq!(seen, line, "{name}");
+    }
+    assert_eq!(repo.branch_sha("both").await.unwrap(), Some(second));
+    // Only the symbolic one is left to git.
+    assert_eq!(place.git.processes_started() - before, 1);
+}

@@ -1,9 +1,9 @@
 //! Status and ignored files under configurations that hide things.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::sealed::{Place, put};
-use worktree::git::{EntryKind, Operation};
+use worktree::git::{EntryKind, Operation, Sha};
 
 #[tokio::test]
 async fn c23_nothing_is_hidden_by_configuration() {
@@ -164,5 +164,98 @@ async fn files_a_sparse_checkout_leaves_out_are_not_hidden_changes() {
         assert!(!status.is_clean() || tree.hidden_changes().await.unwrap().len() == 1);
         place.run(&root, ["sparse-checkout", "disable"]);
         place.run(&root, ["checkout", "--quiet", "--force", "main"]);
+    }
+}
+
+/// A clean repository whose files are an hour older than its index, and the tree of its HEAD.
+fn settled(place: &Place, root: &Path) -> Sha {
+    for file in place.run(root, ["ls-files", "-z"]).split('\0').filter(|file| !file.is_empty()) {
+        place.run(root, ["-c", "alias.t=!touch -h -d '1 hour ago'", "t", file]);
+    }
+    // A new one: git itself does not write down what has changed within the same second.
+    std::fs::remove_file(root.join(".git/index")).unwrap();
+    place.run(root, ["read-tree", "HEAD"]);
+    place.run(root, ["update-index", "--refresh"]);
+    place.sha(root, "HEAD^{tree}")
+}
+
+#[tokio::test]
+async fn a_clean_worktree_is_proven_clean_and_no_other() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    put(&root, "dir/deep/file", "1\n");
+    put(&root, ".gitignore", "*.log\n");
+    std::os::unix::fs::symlink("README", root.join("link")).unwrap();
+    place.run(&root, ["add", "."]);
+    place.run(&root, ["commit", "--quiet", "-m", "more"]);
+    let head_tree = settled(&place, &root);
+    let tree = place.git.tree(&root).unwrap();
+    assert!(tree.is_proven_clean(&head_tree).await);
+    for version in ["4", "2"] {
+        place.run(&root, ["update-index", "--index-version", version]);
+        assert!(tree.is_proven_clean(&head_tree).await, "index version {version}");
+    }
+    let other = place.sha(&root, "HEAD~1^{tree}");
+    assert!(!tree.is_proven_clean(&other).await);
+    let file = root.join("dir/deep/file");
+    let keep = std::fs::metadata(&file).unwrap().modified().unwrap();
+    let changes: [(&str, &dyn Fn()); 9] = [
+        ("changed, as long and as old as before", &|| {
+            put(&root, "dir/deep/file", "2\n");
+            std::fs::File::options().write(true).open(&file).unwrap().set_modified(keep).unwrap();
+        }),
+        ("unknown file", &|| put(&root, "dir/new", "x")),
+        ("ignored file", &|| put(&root, "dir/a.log", "x")),
+        ("empty directory", &|| std::fs::create_dir(root.join("dir/empty")).unwrap()),
+        ("gone", &|| std::fs::remove_file(&file).unwrap()),
+        ("executable", &|| {
+            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }),
+        ("staged", &|| {
+            put(&root, "dir/deep/file", "3\n");
+            place.run(&root, ["add", "."]);
+        }),
+        ("assumed unchanged", &|| drop(place.run(&root, ["update-index", "--assume-unchanged", "README"]))),
+        ("split", &|| drop(place.run(&root, ["update-index", "--split-index"]))),
+    ];
+    for (what, change) in changes {
+        change();
+        assert!(!tree.is_proven_clean(&head_tree).await, "{what}");
+        place.run(&root, ["update-index", "--no-split-index"]);
+        // For the same reason it would not undo the first change.
+        std::fs::remove_dir_all(root.join("dir")).unwrap();
+        place.run(&root, ["reset", "--quiet", "--hard"]);
+        place.run(&root, ["clean", "--quiet", "-ffdx"]);
+        settled(&place, &root);
+        assert!(tree.is_proven_clean(&head_tree).await, "after {what}");
+    }
+    // As late as the index: it may have been changed again since.
+    put(&root, "README", "late\n");
+    place.run(&root, ["commit", "--quiet", "-am", "late"]);
+    let head_tree = place.sha(&root, "HEAD^{tree}");
+    let now = std::fs::metadata(root.join("README")).unwrap().modified().unwrap();
+    std::fs::File::options().write(true).open(root.join(".git/index")).unwrap().set_modified(now).unwrap();
+    assert!(!tree.is_proven_clean(&head_tree).await);
+}
+
+#[tokio::test]
+async fn summaries_of_many_are_those_of_each() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let first = place.head(&root);
+    put(&root, "long", (0..40).map(|n| format!("{n}\n")).collect::<String>());
+    place.run(&root, ["add", "."]);
+    place.run(&root, ["mv", "README", "LIESMICH"]);
+    let second = place.commit(&root, "a", "1\n");
+    place.run(&root, ["mv", "long", "longer"]);
+    put(&root, "binary", [0, 1, 2]);
+    place.run(&root, ["add", "."]);
+    let third = place.commit(&root, "a", "2\n");
+    let repo = place.git.discover(&root).await.unwrap().repo;
+    let all = [&first, &second, &third];
+    let pairs: Vec<(Sha, Sha)> = all.iter().flat_map(|a| all.map(|b| ((*a).clone(), b.clone()))).collect();
+    let together = repo.shortstats(&pairs).await.unwrap();
+    for ((from, to), text) in pairs.iter().zip(together) {
+        assert_eq!(repo.shortstat(from, to).await.unwrap(), text);
     }
 }
