@@ -188,6 +188,12 @@ impl Background {
         });
     }
 
+    /// Whether anything is running.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        *self.running.borrow() > 0
+    }
+
     /// Waits until no task is left.
     pub async fn idle(&self) {
         let mut running = self.running.subscribe();

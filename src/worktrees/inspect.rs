@@ -4,16 +4,18 @@
 //! 1. Untracked files count whatever the user's git configuration says.
 //! 2. Work is called integrated only when one of the six reasons is proven; a probe that fails proves nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::git::{GitError, Integration, Operation, Repo, Sha, Tree, from_text};
+use crate::git::{GitError, Integration, Operation, Repo, Sha, Tip, Tree, TreeStatus, from_text};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::WorktreeStatus;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::Context;
+use crate::worktrees::branch::branch_ref;
 use crate::worktrees::marker;
+use crate::worktrees::memo::Memo;
 
 /// The branch that work from `base_ref` is meant for: the base when that is a branch, else the branch of the primary
 /// checkout; with its local tip and its upstream's, whichever exist.
@@ -24,7 +26,8 @@ struct Target {
 }
 
 impl Target {
-    async fn of(repo: &Repo, base_ref: &str) -> Result<Target, GitError> {
+    /// `memo`: where an upstream may be remembered.
+    async fn of(repo: &Repo, base_ref: &str, memo: Option<&Memo>) -> Result<Target, GitError> {
         let mut branch = None;
         if base_ref != "HEAD" {
             let short = base_ref.strip_prefix("refs/heads/").unwrap_or(base_ref);
@@ -41,7 +44,11 @@ impl Target {
         let Some(branch) = branch else { return Ok(Target::default()) };
         let mut tips = Vec::new();
         tips.extend(repo.branch_sha(&branch).await?);
-        if let Some(upstream) = repo.upstream_of(&branch).await?
+        let upstream = match memo {
+            Some(memo) => memo.upstream(repo, &branch).await?,
+            None => repo.upstream_of(&branch).await?,
+        };
+        if let Some(upstream) = upstream
             && let Some(tip) = repo.resolve_commit(&upstream).await?
         {
             tips.push(tip);
@@ -61,7 +68,7 @@ impl Target {
 /// # Errors
 /// What git reports when it cannot be found out.
 pub async fn target_tips(repo: &Repo, record: &Record) -> Result<Vec<Sha>, GitError> {
-    Ok(Target::of(repo, &record.base_ref).await?.tips_for(record))
+    Ok(Target::of(repo, &record.base_ref, None).await?.tips_for(record))
 }
 
 /// Whether, and how, the target already contains the work at `head`.
@@ -83,29 +90,102 @@ pub struct RepoView {
     /// By base.
     targets: Mutex<HashMap<String, Target>>,
     remotes: OnceCell<String>,
+    overview: OnceCell<Overview>,
+}
+
+/// What was seen of many worktrees at once.
+struct Overview {
+    /// By branch.
+    tips: HashMap<String, Tip>,
+    /// The branches that have an upstream.
+    tracking: BTreeSet<String>,
 }
 
 impl RepoView {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(repo: Repo) -> Self {
-        RepoView { repo, targets: Mutex::default(), remotes: OnceCell::new() }
+        RepoView { repo, targets: Mutex::default(), remotes: OnceCell::new(), overview: OnceCell::new() }
     }
 
-    async fn tips(&self, record: &Record) -> Result<Vec<Sha>, GitError> {
+    /// Asks in few processes what would otherwise be asked for each of `records` by itself. What cannot be told so is
+    /// asked for later.
+    pub async fn overlook(&self, ctx: &Context, records: &[&Record]) {
+        match self.overview_of(ctx, records).await {
+            Ok(overview) => {
+                let unset = self.overview.set(overview);
+                debug_assert!(unset.is_ok(), "a view is filled once");
+            }
+            Err(error) => tracing::debug!(%error, "each worktree is asked for by itself"),
+        }
+    }
+
+    async fn overview_of(&self, ctx: &Context, records: &[&Record]) -> Result<Overview, GitError> {
+        let tracking = self.repo.tracking_branches().await?;
+        let mut by_base: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
+        for record in records {
+            by_base.entry(&record.base_sha).or_default().push(record);
+        }
+        let mut tips = HashMap::new();
+        for (base, records) in by_base {
+            let Ok(base) = base.parse::<Sha>() else { continue };
+            let mut names: BTreeSet<String> = records.iter().map(|record| branch_ref(&record.branch)).collect();
+            for record in &records {
+                names.extend(self.target(ctx, record).await?.branch.as_deref().map(branch_ref));
+            }
+            let mut seen = self.repo.tips_against(&Vec::from_iter(names), &base).await?;
+            let base_tree = seen.values().find(|tip| tip.sha == base).map(|tip| tip.tree.clone());
+            // Only exact names: one stands for all below it, too.
+            let own = records.iter().filter_map(|record| Some((*record, seen.remove(&branch_ref(&record.branch))?)));
+            let own: Vec<(&Record, Tip)> = own.collect();
+            ctx.memo.learn(&self.repo, &base, &own.iter().map(|(_, tip)| tip.clone()).collect::<Vec<_>>()).await;
+            for (record, tip) in own {
+                let goes_on = tip.ahead > 0 && tip.behind == 0 && base_tree.as_ref().is_some_and(|t| *t != tip.tree);
+                if goes_on && self.tips(ctx, record).await?.contains(&base) {
+                    ctx.memo.learn_not_integrated(&self.repo, &tip.sha, &base);
+                }
+                tips.insert(record.branch.clone(), tip);
+            }
+        }
+        Ok(Overview { tips, tracking })
+    }
+
+    /// The status of git, without a process where a worktree is proven to be clean.
+    async fn look(&self, tree: &Tree) -> Result<TreeStatus, GitError> {
+        match self.proven_clean(tree).await {
+            Some(clean) => Ok(clean),
+            None => tree.status().await,
+        }
+    }
+
+    async fn proven_clean(&self, tree: &Tree) -> Option<TreeStatus> {
+        let overview = self.overview.get()?;
+        let branch = tree.head_branch().ok()??;
+        let tip = overview.tips.get(&branch).filter(|_| !overview.tracking.contains(&branch))?;
+        // It may have moved since.
+        let head = self.repo.branch_sha(&branch).await.ok()?.filter(|head| *head == tip.sha)?;
+        let clean = TreeStatus { head: Some(head), branch: Some(branch), ..TreeStatus::default() };
+        tree.is_proven_clean(&tip.tree).await.then_some(clean)
+    }
+
+    async fn tips(&self, ctx: &Context, record: &Record) -> Result<Vec<Sha>, GitError> {
+        Ok(self.target(ctx, record).await?.tips_for(record))
+    }
+
+    async fn target(&self, ctx: &Context, record: &Record) -> Result<Target, GitError> {
         let mut targets = self.targets.lock().await;
         let target = match targets.get(&record.base_ref) {
             Some(target) => target.clone(),
             None => {
-                let target = Target::of(&self.repo, &record.base_ref).await?;
+                let target = Target::of(&self.repo, &record.base_ref, Some(&ctx.memo)).await?;
                 targets.entry(record.base_ref.clone()).or_insert(target).clone()
             }
         };
-        Ok(target.tips_for(record))
+        Ok(target)
     }
 
     async fn integration(&self, ctx: &Context, record: &Record, head: &Sha) -> Result<Option<Integration>, GitError> {
-        for tip in self.tips(record).await? {
+        for tip in self.tips(ctx, record).await? {
             if let Some(reason) = ctx.memo.integration(&self.repo, head, &tip).await? {
                 return Ok(Some(reason));
             }
@@ -127,7 +207,7 @@ impl RepoView {
 /// # Errors
 /// `W115` when nothing is committed on its branch, and what git reports.
 async fn status(ctx: &Context, view: &RepoView, record: &Record, tree: &Tree) -> Result<WorktreeStatus> {
-    let seen = tree.status().await?;
+    let seen = view.look(tree).await?;
     let Some(head) = seen.head.clone() else {
         return Err(Error::new(Code::NoCommits, format!("{} has no commit checked out", record.worktree_id)));
     };

@@ -14,6 +14,9 @@ use crate::model::{Error, Result};
 use crate::worktrees::inspect::RepoView;
 use crate::worktrees::{Context, inspect, marker, request};
 
+/// From how many worktrees of a repository on it costs less to ask for all at once.
+const MANY: usize = 4;
+
 /// Which worktrees to list; without a filter, all.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Request {
@@ -99,11 +102,10 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let turns = Arc::new(tokio::sync::Semaphore::new(cores * 2));
         let mut running = tokio::task::JoinSet::new();
-        let mut views: HashMap<String, Arc<RepoView>> = HashMap::new();
+        let views = views(ctx, &records, &lifecycles).await;
         for (at, record) in records.iter().enumerate().filter(|(at, _)| lifecycles[*at] != Lifecycle::Orphaned) {
-            let view = views.entry(record.repo_key.clone());
-            let view = view.or_insert_with(|| Arc::new(RepoView::new(ctx.git().repo(&from_text(&record.repo_key)))));
-            let (ctx, record, turns, view) = (ctx.clone(), record.clone(), turns.clone(), view.clone());
+            let Some(view) = views.get(&record.repo_key).cloned() else { continue };
+            let (ctx, record, turns) = (ctx.clone(), record.clone(), turns.clone());
             running.spawn(async move {
                 let _turn = turns.acquire_owned().await;
                 (at, inspect::status_or_null(&ctx, &view, &record).await)
@@ -117,4 +119,21 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
         }
     }
     records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
+}
+
+/// A view of each repository of the worktrees whose status is asked for.
+async fn views(ctx: &Context, records: &[Record], lifecycles: &[Lifecycle]) -> HashMap<String, Arc<RepoView>> {
+    let mut by_repo: HashMap<&str, Vec<&Record>> = HashMap::new();
+    for (record, _) in records.iter().zip(lifecycles).filter(|(_, life)| **life != Lifecycle::Orphaned) {
+        by_repo.entry(&record.repo_key).or_default().push(record);
+    }
+    let mut views = HashMap::new();
+    for (key, records) in by_repo {
+        let view = RepoView::new(ctx.git().repo(&from_text(key)));
+        if records.len() >= MANY {
+            view.overlook(ctx, &records).await;
+        }
+        views.insert(key.to_owned(), Arc::new(view));
+    }
+    views
 }

@@ -211,3 +211,45 @@ async fn a_list_of_hundreds_is_answered_while_one_looks() {
     // Generous for a machine that does other things as well; a process for each question would take many times that.
     assert!(times[0] < Duration::from_secs(4), "{times:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_together_look_as_each_by_itself() {
+    let stand = Stand::dev().await;
+    let repository = stand.repository("shop");
+    repository.commit("file", "1\n");
+    let mut worktrees = Vec::new();
+    for _ in 0..9 {
+        worktrees.push(stand.create(&repository).await);
+    }
+    let at = |at: usize| &worktrees[at].checkout;
+    at(1).commit("a", "1\n");
+    at(2).write("loose", "x\n");
+    at(3).commit("file", "2\n");
+    at(3).write("file", "3\n");
+    at(4).git(&["commit", "--quiet", "--allow-empty", "-m", "nothing"]);
+    at(5).git(&["mv", "file", "moved"]);
+    at(5).git(&["commit", "--quiet", "-m", "moved"]);
+    at(6).git(&["checkout", "--quiet", "--detach"]);
+    at(7).commit("b", "1\n");
+    repository.git(&["branch", "up", "main"]);
+    at(7).git(&["branch", "--quiet", "--set-upstream-to=up"]);
+    at(8).git(&["checkout", "--quiet", "-b", "other"]);
+    at(8).commit("c", "1\n");
+    // Long enough for an index to be younger than what it lists.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for moved in [false, true] {
+        if moved {
+            // The work of one arrives in main as a squash; main goes on from where the others began.
+            repository.commit("a", "1\n");
+            repository.commit("d", "1\n");
+        }
+        let listed = stand.client.ok("worktree::list", json!({"include_status": true})).await;
+        for info in listed["worktrees"].as_array().unwrap() {
+            let mut alone = stand.client.ok("worktree::status", json!({"worktree_id": info["worktree_id"]})).await;
+            for field in ["worktree_id", "branch", "lifecycle", "dev_port"] {
+                alone.as_object_mut().unwrap().remove(field);
+            }
+            assert_eq!(info["status"], alone, "{info:#}");
+        }
+    }
+}
