@@ -33,6 +33,8 @@ use crate::worktrees::{Context, rebuild};
 
 /// How often the link is looked at.
 const WATCH: Duration = Duration::from_secs(1);
+/// Every how many looks the engine is asked who is connected, while nothing waits for it.
+const ASK_EVERY: u32 = 15;
 /// How often jobs are looked at that nobody may be running.
 const REDRIVE_EVERY: u32 = 30;
 /// Pause between two attempts to reach the engine.
@@ -385,7 +387,8 @@ impl Serving {
                 return error;
             }
             let now = link.is_up();
-            let connection = if now { connection(&self.bus).await } else { None };
+            let asks = now && (!up || self.is_at_work() || turn % ASK_EVERY == 0);
+            let connection = if asks { connection(&self.bus).await } else { None };
             let is_another = known.is_some() && connection.is_some() && known != connection;
             if up && (!now || is_another) {
                 tracing::warn!(url = link.url, "the engine is gone; waiting for it");
@@ -408,6 +411,12 @@ impl Serving {
             }
         }
         ServeError::TurnedAway { url: link.url.clone(), why: "the watch ended".to_owned() }
+    }
+
+    /// Whether something would wait in vain for an engine that went away and came back.
+    fn is_at_work(&self) -> bool {
+        let ctx = &self.worker.ctx;
+        self.calls.is_busy() || ctx.background.is_busy() || !ctx.registry.unfinished_jobs().is_empty()
     }
 
     /// Forgets bindings that were made on an engine that has forgotten them.
