@@ -1,0 +1,82 @@
+//! What a run leaves: a table, JSON, and on request the page and the drawing that the README shows.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::measure::{Bench, Curve, Row};
+use crate::svg;
+
+/// Prints the table and writes the files.
+pub fn write(bench: &Bench, publish: bool) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = table(&bench.rows)?;
+    println!("{table}");
+    for curve in &bench.curves {
+        println!("{}", slope(curve));
+    }
+    let found = json!({"machine": machine()?, "rows": bench.rows, "curves": bench.curves});
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let place = target.join("bench");
+    std::fs::create_dir_all(&place)?;
+    std::fs::write(place.join("floor.json"), serde_json::to_string_pretty(&found)? + "\n")?;
+    println!("written: {}", place.join("floor.json").display());
+    if publish {
+        let mut page = String::from("# Speed\n\n");
+        writeln!(page, "{}\n", machine()?)?;
+        writeln!(page, "{table}")?;
+        if !bench.curves.is_empty() {
+            writeln!(page, "![How costs grow](speed.svg)\n")?;
+            for curve in &bench.curves {
+                writeln!(page, "- {}", slope(curve))?;
+            }
+            std::fs::write(root.join("docs/speed.svg"), svg::draw(&bench.curves)?)?;
+        }
+        std::fs::write(root.join("docs/speed.md"), page)?;
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> anyhow::Result<String> {
+    let mut table = String::from("| work | floor in the same run | ours | floor | ratio | target | |\n");
+    table.push_str("|---|---|--:|--:|--:|--:|---|\n");
+    for row in rows {
+        let Row { work, floor, unit, .. } = row;
+        let verdict = if row.is_met() { "met" } else { "missed" };
+        let (ours, value) = (figure(row.ours), figure(row.floor_value));
+        writeln!(
+            table,
+            "| {work} | {floor} | {ours} {unit} | {value} {unit} | {:.2} | {:.2} | {verdict} |",
+            row.ratio, row.target
+        )?;
+    }
+    Ok(table)
+}
+
+/// With as many digits as mean something.
+fn figure(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn slope(curve: &Curve) -> String {
+    let Curve { work, over, .. } = curve;
+    let mut text = format!("{work}: {} ms more for every 1,000 {over}", figure(Curve::slope(&curve.ours)));
+    if !curve.floor.is_empty() {
+        text.push_str(&format!(" (git alone: {})", figure(Curve::slope(&curve.floor))));
+    }
+    text
+}
+
+/// What the figures were taken on.
+fn machine() -> anyhow::Result<String> {
+    let cores = std::thread::available_parallelism()?;
+    let git = std::process::Command::new("git").arg("version").output().context("git")?;
+    let git = String::from_utf8(git.stdout)?;
+    Ok(format!("Measured on {cores} cores, {}, {}.", std::env::consts::OS, git.trim()))
+}
