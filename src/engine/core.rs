@@ -51,6 +51,8 @@ pub(super) struct Core {
 /// The bytes of a frame, counted until its call is answered.
 pub(super) type Held = Option<OwnedSemaphorePermit>;
 
+/// How long a name is waited for whose holder may be gone already.
+const NAME_PATIENCE: Duration = Duration::from_secs(1);
 /// How long the condition of a binding has to answer.
 const CONDITION_TIME: Duration = Duration::from_secs(30);
 
@@ -357,7 +359,24 @@ impl Core {
         }
     }
 
+    /// Announces a worker. One that was killed and is back at once may be earlier than the news of its end: a name that
+    /// is held is asked for again for a moment, while what the worker registers waits.
     fn announce(self: &Arc<Self>, from: Uuid, invoke: Invoke) {
+        let about = serde_json::from_value::<About>(invoke.data.clone());
+        let Some(about) = about.ok().filter(|about| self.router.is_taken(from, about)) else {
+            return self.announce_now(from, invoke);
+        };
+        let core = self.clone();
+        tokio::spawn(async move {
+            let patience = tokio::time::Instant::now() + NAME_PATIENCE;
+            while core.router.is_taken(from, &about) && tokio::time::Instant::now() < patience {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            core.announce_now(from, invoke);
+        });
+    }
+
+    fn announce_now(self: &Arc<Self>, from: Uuid, invoke: Invoke) {
         let wanted = invoke.invocation_id.filter(|_| !matches!(invoke.action, Some(Action::Void)));
         let answer = match serde_json::from_value::<About>(invoke.data) {
             Err(error) => Err(Fault::input(&invoke.function_id, &error)),

@@ -229,6 +229,18 @@ impl Router {
         self.lock().release(id)
     }
 
+    /// Whether another connection holds the name that a worker is about to take.
+    pub(super) fn is_taken(&self, id: Uuid, about: &About) -> bool {
+        let tables = self.lock();
+        let Some(session) = tables.sessions.get(&id) else { return false };
+        let namespace = match about.namespace.as_deref() {
+            Some(text) if session.waiting.is_some() => text.to_owned(),
+            _ => session.namespace.clone(),
+        };
+        let owner = tables.names.get(&(namespace, about.name.clone()));
+        !about.name.is_empty() && owner.is_some_and(|owner| *owner != id)
+    }
+
     /// Gives a worker its name and namespace, and lets its registrations take effect.
     pub(super) fn announce(&self, id: Uuid, about: About) -> Announced {
         let mut tables = self.lock();

@@ -133,3 +133,20 @@ async fn reattaching_with_the_secret_retires_the_old_connection() {
     assert_eq!(caller.answer(&pending).await.unwrap(), "new");
     engine.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_name_is_had_by_a_worker_that_is_back_before_the_news_of_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path()).await;
+    let old = Client::worker(&engine.url(), "w", &[]).await;
+    let mut new = Client::connect(&engine.url()).await;
+    let announced = new.start("engine::workers::register", json!({"name": "w"})).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(old);
+    assert_eq!(new.answer(&announced).await.unwrap(), json!({"success": true}));
+    // One whose holder lives is refused.
+    let mut third = Client::connect(&engine.url()).await;
+    third.start("engine::workers::register", json!({"name": "w"})).await;
+    let refused = third.recv_type("registrationrejected").await;
+    assert_eq!(refused["code"], "WORKER_NAMESPACE_CONFLICT");
+}
