@@ -20,7 +20,7 @@ use super::invocation::Patience;
 use super::parse::worktrees::{WorktreeEntry, parse};
 use super::refs::{Expected, RefUpdate};
 use super::sha::Sha;
-use super::{Repo, branch_name};
+use super::{Repo, branch_name, ref_files};
 
 /// What the reflog of a branch says that was made with its worktree.
 pub(super) const MADE: &str = "branch: Created for a worktree";
@@ -47,6 +47,25 @@ impl Repo {
     pub async fn worktrees(&self) -> Result<Vec<WorktreeEntry>, GitError> {
         let output = self.command(["worktree", "list", "--porcelain", "-z"]).offline().run_patiently().await?;
         parse(&output.stdout()?)
+    }
+
+    /// The worktrees in which a branch is checked out. Starts no process where no `HEAD` names it.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn checkouts_of(&self, branch: &str) -> Result<Vec<WorktreeEntry>, GitError> {
+        let names = admin::names(&self.common_dir).map_err(|source| GitError::reading(&*self.common_dir, source))?;
+        let linked = names.into_iter().map(|name| self.common_dir.join("worktrees").join(name));
+        let mut dirs = std::iter::once(self.common_dir.to_path_buf()).chain(linked);
+        // One that cannot be read is left to git.
+        let elsewhere =
+            |named: &Option<Option<String>>| named.as_ref().is_some_and(|named| named.as_deref() != Some(branch));
+        if dirs.all(|dir| ref_files::head_branch(&dir).is_ok_and(|named| elsewhere(&named))) {
+            return Ok(Vec::new());
+        }
+        let mut entries = self.worktrees().await?;
+        entries.retain(|entry| !entry.bare && entry.branch.as_deref() == Some(branch));
+        Ok(entries)
     }
 
     /// Adds a locked worktree on a new branch, without files and without an upstream. Fill it with

@@ -325,7 +325,7 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
     if let Some((tree, entry)) = &seen.tree {
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         // Judged in the same breath as the rename.
-        let cleared = match unsaved_work::judge(record, tree).await.clear_landed(&merged) {
+        let cleared = match unsaved_work::judge_landed(tree).await.clear_landed(&merged) {
             Ok(cleared) => cleared,
             Err(kept) => return Ok(Some(Event::Finished { kept_reason: Some(kept) })),
         };
@@ -362,7 +362,7 @@ async fn delete_branch(ctx: &Context, job: &Job, repo: &Repo, merged: &Sha) -> R
     if !ctx.settings().config.gates.allow_branch_delete {
         return Ok(());
     }
-    if repo.worktrees().await?.iter().any(|other| other.branch.as_deref() == Some(&job.branch)) {
+    if !repo.checkouts_of(&job.branch).await?.is_empty() {
         return Ok(());
     }
     let Some(target) = repo.branch_sha(&job.target_branch).await? else { return Ok(()) };

@@ -106,7 +106,7 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
     let repo = git.repo(&from_text(&job.repo_key));
     let mut left_entry = None;
     let (place, tree) = match marker::identify(&git, record) {
-        Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree, job.phase).await?), Some((tree, entry))),
+        Ok(Identity::Ours(tree, entry)) => (Place::Ours(look(&tree, job).await?), Some((tree, entry))),
         Ok(Identity::DirectoryGone(entry)) => {
             left_entry = entry;
             (Place::Gone, None)
@@ -126,14 +126,17 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
     };
     match job.phase {
         Phase::Rebase => {
-            if let (Some(tip), Some(onto)) = (&tip, &job.recorded_target_sha) {
+            // Once the rebase is worked out, only where the branch is matters.
+            if let (Some(tip), Some(onto), None) = (&tip, &job.recorded_target_sha, &job.rebased_sha) {
                 facts.on_top = repo.is_ancestor(&sha(onto)?, tip).await?;
             }
         }
         Phase::Merge => {
             let gated = required("rebased_sha", job.rebased_sha.as_ref())?;
             if let Some(target) = &target {
-                facts.merged = *target == gated || repo.is_ancestor(&gated, target).await?;
+                // Where the target has not moved, it can contain only what it is itself.
+                let moved = facts.target != job.recorded_target_sha;
+                facts.merged = *target == gated || (moved && repo.is_ancestor(&gated, target).await?);
             }
             facts.checkouts = checkouts(ctx, &repo, &job.target_branch).await?;
         }
@@ -142,11 +145,27 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
     Ok(Observed { facts, repo, tree, left_entry })
 }
 
-async fn look(tree: &Tree, phase: Phase) -> Result<TreeFacts> {
+/// Whether the decision of this job depends on what lies in the working tree. After the rebase it does for a gate only:
+/// without one nothing would be tested that is not landed, and what appears meanwhile is found when the worktree is
+/// judged at the end, and keeps it.
+fn needs_status(job: &Job) -> bool {
+    match job.phase {
+        Phase::Preflight => true,
+        Phase::Rebase => job.rebased_sha.is_none(),
+        Phase::Test => job.test_cmd.is_some(),
+        Phase::Merge | Phase::Finalize | Phase::Done => false,
+    }
+}
+
+async fn look(tree: &Tree, job: &Job) -> Result<TreeFacts> {
+    let operation = tree.operation();
+    if operation.is_none() && !needs_status(job) {
+        let (head, branch) = (tree.head().await?, tree.head_branch()?);
+        return Ok(TreeFacts { head: head.map(|head| head.to_string()), branch, ..TreeFacts::default() });
+    }
     let status = tree.status().await?;
     // Before the gate even those changes count that git was told not to look at: they would be tested, and not landed.
-    let hidden = if phase == Phase::Test { texts(&tree.hidden_changes().await?) } else { Vec::new() };
-    let operation = tree.operation();
+    let hidden = if job.phase == Phase::Test { texts(&tree.hidden_changes().await?) } else { Vec::new() };
     Ok(TreeFacts {
         head: status.head.as_ref().map(Sha::to_string),
         changed: status.staged + status.unstaged + status.conflicted,
@@ -173,8 +192,8 @@ fn conflicted(status: &TreeStatus) -> Vec<String> {
 
 async fn checkouts(ctx: &Context, repo: &Repo, branch: &str) -> Result<Vec<Checkout>> {
     let mut found = Vec::new();
-    for entry in repo.worktrees().await? {
-        if entry.branch.as_deref() != Some(branch) || entry.bare || !entry.path.exists() {
+    for entry in repo.checkouts_of(branch).await? {
+        if !entry.path.exists() {
             continue;
         }
         let tree = ctx.git().tree(&entry.path)?;

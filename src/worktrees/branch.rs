@@ -80,7 +80,7 @@ pub async fn delete_branch(ctx: &Context, record: &Record, force: bool) -> bool 
 async fn try_delete(ctx: &Context, record: &Record, force: bool) -> Result<Option<&'static str>> {
     let repo = ctx.git().repo(&from_text(&record.repo_key));
     let Some(tip) = repo.branch_sha(&record.branch).await? else { return Ok(Some("there is none")) };
-    if repo.worktrees().await?.iter().any(|other| other.branch.as_deref() == Some(&record.branch)) {
+    if !repo.checkouts_of(&record.branch).await?.is_empty() {
         return Ok(Some("it is checked out elsewhere"));
     }
     let kept_by = unsaved_work::branch_kept_by(&repo, record, &tip).await?;

@@ -62,6 +62,15 @@ impl Cleared {
 
 /// Judges a worktree.
 pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
+    let mut work = judge_landed(tree).await;
+    let Some(head) = work.head.clone() else { return work };
+    judge_commits(record, tree, &head, &mut work).await;
+    work
+}
+
+/// Judges a worktree of which it is known that its commits have landed: everything but those. For
+/// [`UnsavedWork::clear_landed`], which compares the commit.
+pub async fn judge_landed(tree: &Tree) -> UnsavedWork {
     let mut work = UnsavedWork { operation: tree.operation(), ..UnsavedWork::default() };
     match tree.status().await {
         Ok(status) => {
@@ -77,8 +86,6 @@ pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
         Err(error) => work.unknown.push(format!("changes that git was told not to look at: {error}")),
     }
     judge_submodules(tree, &mut work).await;
-    let Some(head) = work.head.clone() else { return work };
-    judge_commits(record, tree, &head, &mut work).await;
     work
 }
 
