@@ -12,7 +12,7 @@ use crate::model::record::{Lifecycle, Record};
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::model::{Error, Result};
 use crate::worktrees::inspect::RepoView;
-use crate::worktrees::{Context, inspect, marker, request};
+use crate::worktrees::{Context, inspect, marker, request, side_by_side};
 
 /// From how many worktrees of a repository on it costs less to ask for all at once.
 const MANY: usize = 4;
@@ -99,23 +99,20 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
     let lifecycles: Vec<Lifecycle> = records.iter().map(inspect::lifecycle_now).collect();
     let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
     if with_status {
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        let turns = Arc::new(tokio::sync::Semaphore::new(cores * 2));
-        let mut running = tokio::task::JoinSet::new();
         let views = views(ctx, &records, &lifecycles).await;
-        for (at, record) in records.iter().enumerate().filter(|(at, _)| lifecycles[*at] != Lifecycle::Orphaned) {
-            let Some(view) = views.get(&record.repo_key).cloned() else { continue };
-            let (ctx, record, turns) = (ctx.clone(), record.clone(), turns.clone());
-            running.spawn(async move {
-                let _turn = turns.acquire_owned().await;
-                (at, inspect::status_or_null(&ctx, &view, &record).await)
-            });
-        }
-        while let Some(finished) = running.join_next().await {
-            match finished {
-                Ok((at, status)) => statuses[at] = status,
-                Err(error) => tracing::error!(%error, "a status was given up"),
+        let there = records.iter().zip(&lifecycles).enumerate().filter(|(_, (_, life))| **life != Lifecycle::Orphaned);
+        let asked: Vec<(usize, Record)> = there.map(|(at, (record, _))| (at, record.clone())).collect();
+        let answers = side_by_side::run(asked, |(at, record)| {
+            let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());
+            async move {
+                match view {
+                    Some(view) => (at, inspect::status_or_null(&ctx, &view, &record).await),
+                    None => (at, None),
+                }
             }
+        });
+        for (at, status) in answers.await.into_iter().flatten() {
+            statuses[at] = status;
         }
     }
     records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()

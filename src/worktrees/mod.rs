@@ -50,6 +50,7 @@ pub mod request;
 pub mod restore;
 pub mod retention;
 pub mod roll_back;
+pub mod side_by_side;
 pub mod states;
 pub mod status;
 pub mod trash;

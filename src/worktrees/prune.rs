@@ -16,7 +16,9 @@ use serde_json::json;
 
 use super::marker::{self, Identity};
 use super::unsaved_work::Cleared;
-use super::{Context, branch, discard, inspect, rebuild, remove, request, retention, unsaved_work, usage};
+use super::{
+    Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,
+};
 use crate::audit::{self, Action};
 use crate::git::admin::{self, AdminEntry};
 use crate::git::{Tree, from_text};
@@ -80,9 +82,21 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let over_quota = usage::check_quota(ctx).await;
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
     let records = ctx.registry.records().into_iter();
-    for record in records.filter(|record| key.as_ref().is_none_or(|key| record.repo_key == *key)) {
+    let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
+    // Judged first without the lock, so that a sweep keeps nobody waiting, and side by side.
+    let first = side_by_side::run(records.clone(), |record| {
+        let ctx = ctx.clone();
+        async move { judge(&ctx, &record).await.map(drop) }
+    });
+    let first = first.await;
+    for (record, judged) in records.into_iter().zip(first) {
         let id = record.worktree_id.clone();
-        match sweep_one(ctx, record.clone(), request.dry_run).await {
+        let swept = match judged {
+            Some(Ok(())) if !request.dry_run => sweep_one(ctx, record.clone()).await,
+            Some(judged) => judged,
+            None => Err(Skip::safety("cannot be told", "the judgement was given up")),
+        };
+        match swept {
             Ok(()) => response.pruned.push(id),
             Err(skip) => {
                 if skip.for_safety {
@@ -194,12 +208,8 @@ enum Verdict {
     Hollow(Option<AdminEntry>),
 }
 
-async fn sweep_one(ctx: &Arc<Context>, record: Record, dry_run: bool) -> Result<(), Skip> {
-    // Judged first without the lock, so that a sweep keeps nobody waiting.
-    judge(ctx, &record).await?;
-    if dry_run {
-        return Ok(());
-    }
+/// Takes away a worktree that may go, if it still may.
+async fn sweep_one(ctx: &Arc<Context>, record: Record) -> Result<(), Skip> {
     let guard = ctx.registry.lock(&record.repo_key).await?;
     let record = ctx.registry.record(&record.worktree_id)?;
     let verdict = judge(ctx, &record).await?;

@@ -251,6 +251,11 @@ impl Registry {
         self.locks.lock(repo_key).await
     }
 
+    /// The same if nobody has it right now.
+    pub async fn try_lock(&self, repo_key: &str) -> Option<RepoGuard> {
+        self.locks.try_lock(repo_key).await
+    }
+
     /// The record of a worktree.
     ///
     /// # Errors

@@ -68,9 +68,14 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         settings.require_gate("allow_branch_delete", "remove with delete_branch")?;
     }
     let record = ctx.registry.record(&request.worktree_id)?;
-    // Judged first without the lock, so that a refusal does not keep others waiting.
-    judge(ctx, &record, request.force).await?;
-    let guard = ctx.registry.lock(&record.repo_key).await?;
+    let guard = match ctx.registry.try_lock(&record.repo_key).await {
+        Some(guard) => guard,
+        None => {
+            // Others are waiting: a refusal must not make that longer.
+            judge(ctx, &record, request.force).await?;
+            ctx.registry.lock(&record.repo_key).await?
+        }
+    };
     let record = ctx.registry.record(&request.worktree_id)?;
     let judged = judge(ctx, &record, request.force).await?;
     let branch_deleted = take_away(ctx, &guard, &record, judged, request.force, request.delete_branch).await?;

@@ -62,13 +62,21 @@ impl RepoLocks {
     /// # Errors
     /// `W300` when another process holds the lock for a minute, `W102` when the lock file cannot be opened.
     pub async fn lock(&self, repo_key: &str) -> Result<RepoGuard> {
-        let turn = {
-            let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-            by_key.entry(repo_key.to_owned()).or_default().clone()
-        };
-        let turn = turn.lock_owned().await;
+        let turn = self.turn(repo_key).lock_owned().await;
         let file = lock_file(&from_text(repo_key), LOCK_FILE, WAIT).await?;
         Ok(RepoGuard { repo_key: repo_key.to_owned(), _file: file, _turn: turn })
+    }
+
+    /// Locks the repository if that can be done without waiting.
+    pub async fn try_lock(&self, repo_key: &str) -> Option<RepoGuard> {
+        let turn = self.turn(repo_key).try_lock_owned().ok()?;
+        let file = lock_file(&from_text(repo_key), LOCK_FILE, Duration::ZERO).await.ok()?;
+        Some(RepoGuard { repo_key: repo_key.to_owned(), _file: file, _turn: turn })
+    }
+
+    fn turn(&self, repo_key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        by_key.entry(repo_key.to_owned()).or_default().clone()
     }
 }
 
