@@ -6,6 +6,7 @@ mod bench;
 mod chaos;
 mod creating;
 mod lost;
+mod processes;
 mod removing;
 mod restoring;
 mod seen;
