@@ -1,7 +1,7 @@
 //! Repositories inside a worktree: those of its submodules.
 //!
 //! A linked worktree keeps the repositories of its submodules in its own entry (`worktrees/<name>/modules`), so they
-//! go with it. What was committed there and never pushed would be gone.
+//! go with it. What was committed there and never pushed would be gone, and so would what was never committed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,14 +22,51 @@ impl Tree {
     pub async fn submodule_repos(&self) -> Result<Vec<Repo>, GitError> {
         let mut found = BTreeSet::new();
         collect(&self.git_dir().join("modules"), DEPTH, &mut found)?;
+        found.extend(self.submodules_in_use().await?.into_iter().map(|(_, tree)| tree.git_dir().to_owned()));
+        Ok(found.into_iter().map(|dir| self.git.repo(&dir)).collect())
+    }
+
+    /// The worktrees of submodules, by their path in this one; not those inside them.
+    async fn submodules_in_use(&self) -> Result<Vec<(PathBuf, Tree)>, GitError> {
         let listed = if self.may_have_gitlinks() { self.listed().await? } else { Vec::new() };
+        let mut found = Vec::new();
         for path in gitlinks(&listed) {
-            let root = self.root().join(path);
+            let root = self.root().join(&path);
             if root.join(".git").symlink_metadata().is_ok() {
-                found.insert(self.git.tree(&root)?.git_dir().to_owned());
+                found.push((path, self.git.tree(&root)?));
             }
         }
-        Ok(found.into_iter().map(|dir| self.git.repo(&dir)).collect())
+        Ok(found)
+    }
+
+    /// How many changed and unknown files in submodules, at any depth, [`Tree::status`] does not tell of: those that git
+    /// was told not to look at, and all in a submodule that the repository around it is told to ignore.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn unseen_in_submodules(&self) -> Result<u64, GitError> {
+        let mut unseen = 0;
+        let mut around = vec![(self.clone(), 0)];
+        while let Some((tree, depth)) = around.pop() {
+            let inside = tree.submodules_in_use().await?;
+            if inside.is_empty() {
+                continue;
+            }
+            if depth == DEPTH {
+                let source = std::io::Error::other("submodules are nested too deeply");
+                return Err(GitError::reading(tree.root(), source));
+            }
+            let told: BTreeSet<PathBuf> = tree.status().await?.entries.into_iter().map(|entry| entry.path).collect();
+            for (path, submodule) in inside {
+                if !told.contains(&path) {
+                    let status = submodule.status().await?;
+                    unseen += status.staged + status.unstaged + status.conflicted + status.untracked;
+                }
+                unseen += u64::try_from(submodule.hidden_changes().await?.len()).unwrap_or(u64::MAX);
+                around.push((submodule, depth + 1));
+            }
+        }
+        Ok(unseen)
     }
 
     /// The entries of the index.

@@ -74,6 +74,9 @@ const CONFIG: &[(&str, &str)] = &[
     ("submodule.recurse", "false"),
     ("fetch.recurseSubmodules", "false"),
     ("status.submoduleSummary", "false"),
+    // The status of a worktree asks one of each submodule, and hands no option on.
+    ("status.showUntrackedFiles", "normal"),
+    ("diff.ignoreSubmodules", "none"),
     // A rebase does what it is told and nothing else.
     ("rebase.autoStash", "false"),
     ("rebase.autoSquash", "false"),

@@ -21,7 +21,7 @@ pub struct UnsavedWork {
     pub changed: u64,
     /// Untracked files that are not ignored.
     pub untracked: u64,
-    /// Changed files that git was told to take for unchanged (assume-unchanged, skip-worktree).
+    /// Changed files that git was told to take for unchanged (assume-unchanged, skip-worktree, submodules to be ignored).
     pub hidden: u64,
     /// Commits since the base that the target does not contain.
     pub not_landed: u64,
@@ -89,8 +89,13 @@ pub async fn judge_landed(tree: &Tree) -> UnsavedWork {
     work
 }
 
-/// Counts what was committed in submodules and never pushed: their repositories go with the worktree.
+/// Counts what was committed in submodules and never pushed, because their repositories go with the worktree, and what
+/// the status of the worktree does not show of their files.
 async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
+    match tree.unseen_in_submodules().await {
+        Ok(unseen) => work.hidden += unseen,
+        Err(error) => work.unknown.push(format!("files in submodules: {error}")),
+    }
     let repos = match tree.submodule_repos().await {
         Ok(repos) => repos,
         Err(error) => return work.unknown.push(format!("the repositories of submodules: {error}")),

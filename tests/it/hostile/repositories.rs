@@ -199,6 +199,34 @@ async fn c39_c56_submodules() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn c56_a_submodule_commit_that_was_never_pushed_outlives_the_land_of_its_pointer() {
+    let stand = Stand::dev().await;
+    let inner = stand.repository("inner");
+    let repository = stand.repository("shop");
+    let files = "protocol.file.allow=always";
+    repository.git(&["-c", files, "submodule", "--quiet", "add", &inner.text(), "sub"]);
+    repository.git(&["commit", "--quiet", "--message", "sub"]);
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    created.checkout.git(&["-c", files, "submodule", "--quiet", "update", "--init"]);
+    let sub = stand.checkout(created.checkout.path().join("sub"));
+    let tip = sub.commit("inside", "1\n");
+    created.checkout.git(&["commit", "--quiet", "--all", "--message", "advance sub"]);
+    // What lands names a commit that nobody else has: the only repository that holds it stays, and the owner is told.
+    stand.land(&created, json!({})).await;
+    let landed = events.landed(&created.id).await;
+    let kept = landed["kept_reason"].as_str().unwrap_or_else(|| panic!("it was cleaned up: {landed}"));
+    assert!(kept.contains("1 commit in submodules on no remote"), "{landed}");
+    assert!(repository.git(&["ls-tree", "main", "sub"]).contains(&tip));
+    assert_eq!(sub.sha("HEAD"), tip);
+    let remove = json!({"worktree_id": created.id, "delete_branch": true});
+    stand.client.refused("worktree::remove", remove.clone(), "W220").await;
+    sub.git(&["push", "--quiet", "origin", "HEAD:refs/heads/topic"]);
+    stand.client.ok("worktree::remove", remove).await;
+    assert_eq!(inner.branch("topic"), Some(tip));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn c24_line_endings_are_those_of_the_repository() {
     let stand = Stand::dev().await;
     let repository = stand.repository("shop");

@@ -36,6 +36,52 @@ async fn changes_that_git_was_told_not_to_look_at_count() {
     }
 }
 
+/// A repository `outer` with a submodule `middle`, which has a submodule `inner`; a worktree with all of them.
+async fn nested(bench: &Bench) -> (String, Checkout, Checkout, Checkout) {
+    let add = |around: &Checkout, inside: &Checkout, name: &str| {
+        around.git(&["-c", FILES, "submodule", "--quiet", "add", &inside.text(), name]);
+        around.git(&["config", "--file", ".gitmodules", &format!("submodule.{name}.ignore"), "all"]);
+        around.git(&["commit", "--quiet", "--all", "--message", name]);
+    };
+    let [inner, middle, outer] = ["inner", "middle", "outer"].map(|name| bench.repository(name));
+    add(&middle, &inner, "inner");
+    add(&outer, &middle, "middle");
+    let (record, checkout) = bench.create(&outer).await;
+    checkout.git(&["-c", FILES, "submodule", "--quiet", "update", "--init", "--recursive"]);
+    let middle = Checkout::at(checkout.path().join("middle"), &bench.seal);
+    let inner = Checkout::at(middle.path().join("inner"), &bench.seal);
+    (record.worktree_id, checkout, middle, inner)
+}
+
+const FILES: &str = "protocol.file.allow=always";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c39_what_lies_in_submodules_counts_whatever_git_was_told_about_them() {
+    let bench = bench().await;
+    let (id, checkout, middle, inner) = nested(&bench).await;
+    // A user, and a repository, that want to see no file that git does not know.
+    middle.git(&["config", "status.showUntrackedFiles", "no"]);
+    middle.write("loose", "x\n");
+    assert_eq!(checkout.git(&["status", "--porcelain"]), "", "git does not show it");
+    stays(&bench, &id, "W220", "1 uncommitted file").await;
+    std::fs::remove_file(middle.path().join("loose")).unwrap();
+    // One that is ignored where it is, in one that is not.
+    inner.write("loose", "x\n");
+    assert_eq!(middle.git(&["status", "--porcelain"]), "", "git does not show it");
+    stays(&bench, &id, "W220", "1 ").await;
+    std::fs::remove_file(inner.path().join("loose")).unwrap();
+    for checkout in [&middle, &inner] {
+        checkout.git(&["update-index", "--assume-unchanged", "README"]);
+        checkout.write("README", "local\n");
+        stays(&bench, &id, "W220", "1 changed file that git was told not to look at").await;
+        checkout.write("README", "hello\n");
+        checkout.git(&["update-index", "--no-assume-unchanged", "README"]);
+    }
+    let request = remove::Request { worktree_id: id, force: false, delete_branch: true };
+    remove::run(&bench.ctx, request).await.unwrap();
+    assert!(!checkout.path().exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_operation_counts_also_when_the_tree_is_clean() {
     let bench = bench().await;
