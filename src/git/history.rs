@@ -92,11 +92,9 @@ impl Repo {
         if from == to {
             return Ok(String::new());
         }
-        self.command(["diff", "--shortstat", "--find-renames"])
-            .args(["--no-ext-diff", "--no-textconv", from.as_str(), to.as_str(), "--"])
-            .run()
-            .await?
-            .line()
+        // As git counts where nobody has configured anything.
+        let plain = ["--no-ext-diff", "--no-textconv", "--find-renames", "--diff-algorithm=default"];
+        self.command(["diff", "--shortstat"]).args(plain).args([from.as_str(), to.as_str(), "--"]).run().await?.line()
     }
 
     /// [`Repo::shortstat`] of many pairs (from, to), in their order, in one process. Fetches nothing.

@@ -116,10 +116,9 @@ impl Repo {
         let patch = self.command(["diff-tree", "-r", "-p", "-U3", "--no-renames", "--full-index"]);
         let patch = patch.args(PLAIN).args([base, tip]).arg("--").run().await?.stdout()?;
         let Some((wanted, _)) = self.patch_ids(patch).await?.into_iter().next() else { return Ok(false) };
-        let log = self
-            .command(["log", "-p", "-U3", "--no-renames", "--full-index", "--full-diff", "--no-merges", "--no-mailmap"])
-            .args(["--format=commit %H", "--max-count", WALK])
-            .args(PLAIN)
+        // Not `git log`, whose options in the user's configuration change what it shows.
+        let walk = self
+            .command(["rev-list", "--no-merges", "--max-count", WALK])
             .arg(format!("{base}..{target}"))
             .arg("--")
             .args(&paths)
@@ -127,6 +126,8 @@ impl Repo {
             .run()
             .await?
             .stdout()?;
+        let log = self.command(["diff-tree", "--stdin", "-r", "-p", "-U3", "--no-renames", "--full-index"]);
+        let log = log.args(PLAIN).stdin(walk).run().await?.stdout()?;
         Ok(self.patch_ids(log).await?.into_iter().any(|(id, _)| id == wanted))
     }
 

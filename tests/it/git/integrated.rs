@@ -63,6 +63,39 @@ async fn c29_every_reason_is_found_and_none_is_guessed() {
 }
 
 #[tokio::test]
+async fn c29_what_the_user_likes_to_see_of_patches_does_not_matter() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let repo = place.open(&root).await;
+    // Two places that are near enough to be shown as one, in one file alone.
+    let line = |n: u32, change: &str| if n.is_multiple_of(15) { format!("{change}\n") } else { format!("{n}\n") };
+    let lines = |change: &str| (1..40).map(|n| line(n, change)).collect::<String>();
+    let base = place.commit(&root, "file", lines("old"));
+    place.run(&root, ["checkout", "--quiet", "-b", "feat"]);
+    place.commit(&root, "copy", lines("old"));
+    place.run(&root, ["rm", "--quiet", "copy"]);
+    let feat = place.commit(&root, "file", lines("new"));
+    place.run(&root, ["checkout", "--quiet", "main"]);
+    place.run(&root, ["merge", "--quiet", "--squash", "feat"]);
+    place.run(&root, ["commit", "--quiet", "--message", "squashed"]);
+    let main = place.commit(&root, "file", lines("newer"));
+    let copied = place.commit(&root, "copy", lines("newer"));
+    for setting in [
+        "[log]\nfollow = true",
+        "[diff]\ninterHunkContext = 20",
+        "[diff]\nalgorithm = histogram",
+        "[diff]\nrenames = copies",
+        "[diff]\ncontext = 0",
+        "[log]\ndiffMerges = on",
+    ] {
+        place.user_config(setting);
+        assert_eq!(repo.integration(&feat, &main).await.unwrap(), Some(Integration::PatchIdMatch), "{setting}");
+        let counted = repo.shortstat(&base, &copied).await.unwrap();
+        assert_eq!(counted, "2 files changed, 41 insertions(+), 2 deletions(-)", "{setting}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_white_space_alone_is_a_change() {
     let place = Place::new();
     let root = place.repo("shop");
