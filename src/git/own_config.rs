@@ -8,7 +8,8 @@
 //!
 //! Invariants
 //! 1. A program that only the repository's own configuration names is not run, unless policy allows it: filters, merge
-//!    drivers, transfers of git-lfs, the other end of a fetch, credential helpers, configured hooks.
+//!    drivers, transfers of git-lfs, the other end of a fetch, credential helpers, configured hooks. Nor is a file
+//!    written that only it names (cookies).
 //! 2. An override errs on the safe side: a filter that is switched off can make a file look changed, never unchanged;
 //!    a merge driver that is switched off is a conflict.
 //! 3. A repository that mentions nothing of the kind costs no process. One that does costs one, until its
@@ -76,10 +77,13 @@ enum Rule {
     Helper,
     /// `hook.<name>.command`, of newer versions of git; `core.hooksPath` does not switch it off.
     Hook,
+    /// `http.cookieFile` and `http.saveCookies`, also for one address: git writes what a server sends into that file,
+    /// over whatever it held.
+    Cookies,
 }
 
 /// Beginnings of sections, in lower case, that may hold one of the keys above.
-const SECTIONS: &[&[u8]] = &[b"filter", b"merge", b"lfs", b"gpg", b"credential", b"hook", b"include"];
+const SECTIONS: &[&[u8]] = &[b"filter", b"merge", b"lfs", b"gpg", b"credential", b"hook", b"http", b"include"];
 /// A larger configuration is not searched but left to git.
 const LONGEST: u64 = 4 * 1024 * 1024;
 /// How many configurations are remembered at a time.
@@ -192,6 +196,7 @@ fn rule(key: &[u8]) -> Option<Rule> {
         (b"remote", b"uploadpack") => Some(Rule::UploadPack),
         (b"credential", b"helper") => Some(Rule::Helper),
         (b"hook", b"command") => Some(Rule::Hook),
+        (b"http", b"cookiefile" | b"savecookies") => Some(Rule::Cookies),
         _ => None,
     }
 }
@@ -238,7 +243,8 @@ fn is_allowed(driver: &Driver, policy: &Policy) -> bool {
 fn replacement(rule: Rule) -> &'static str {
     match rule {
         Rule::Driver(DriverKind::Merge) => "false",
-        Rule::Driver(_) | Rule::Helper | Rule::Hook | Rule::UploadPack => "",
+        // As a path it names nothing, as a switch it is off.
+        Rule::Driver(_) | Rule::Helper | Rule::Hook | Rule::UploadPack | Rule::Cookies => "",
     }
 }
 
@@ -365,6 +371,7 @@ mod tests {
             entry("local", "remote.a.b.uploadpack", "theirs"),
             entry("local", "hook.h.command", "theirs"),
             entry("local", "filter.off.clean", ""),
+            entry("local", "http.https://a.savecookies", "true"),
         ];
         let wanted = [
             ("filter.x.clean", "mine"),
@@ -372,6 +379,7 @@ mod tests {
             ("filter.y.required", "false"),
             ("merge.z.driver", "false"),
             ("hook.h.enabled", "false"),
+            ("http.https://a.savecookies", ""),
         ];
         let wanted = wanted.map(|(key, value)| (key.to_owned(), value.to_owned()));
         assert_eq!(overridden(&entries, &Policy::default()), wanted);
