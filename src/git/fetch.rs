@@ -6,13 +6,14 @@ use super::error::GitError;
 use super::sha::Sha;
 
 impl Repo {
-    /// Whether a remote of this name is configured.
+    /// Whether a remote of this name has an address. Other settings of it do not make a remote: people set such for every
+    /// `origin` there may be.
     ///
     /// # Errors
     /// W102.
     pub async fn has_remote(&self, name: &str) -> Result<bool, GitError> {
-        let names = self.command(["remote"]).run().await?.stdout()?;
-        Ok(names.split(|byte| *byte == b'\n').any(|line| line == name.as_bytes()))
+        let address = self.command(["config", "--get"]).arg(format!("remote.{name}.url")).run().await?;
+        Ok(address.expect(&[0, 1])?.code == Some(0))
     }
 
     /// Fetches the ref `from` of a remote into `to`, both full names, and nothing else: no tags, no submodules, no

@@ -81,3 +81,14 @@ async fn a_server_writes_no_file_that_the_repository_names() {
         place.run(&root, ["config", "--remove-section", &section]);
     }
 }
+
+#[tokio::test]
+async fn a_remote_without_an_address_is_none() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.user_config("[remote \"origin\"]\nprune = true");
+    let repo = place.open(&root).await;
+    assert!(!repo.has_remote("origin").await.unwrap());
+    place.run(&root, ["remote", "add", "origin", "/nowhere"]);
+    assert!(repo.has_remote("origin").await.unwrap());
+}
