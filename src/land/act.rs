@@ -167,6 +167,10 @@ fn moved_away(job: &Job) -> Block {
 
 async fn rebase_in_tree(job: &Job, tree: &Tree) -> Result<Event> {
     let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    // Git would take along what came since the tip was frozen.
+    if tree.head().await? != Some(required("head_sha", job.head_sha.as_ref())?) {
+        return Ok(Event::Blocked(moved_away(job)));
+    }
     Ok(match tree.rebase(&onto).await? {
         RebaseOutcome::Done { head } => Event::Rebased { head: head.to_string() },
         RebaseOutcome::Conflict { files } => Event::Blocked(decide::conflict(job, texts(&files))),
