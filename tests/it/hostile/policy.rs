@@ -275,14 +275,19 @@ async fn c15_a_filter_that_is_missing_is_named_and_can_be_skipped() {
 async fn the_other_end_of_a_partial_clone_is_gits_own() {
     let stand = Stand::dev().await;
     let origin = stand.repository("origin");
+    // What the other end runs when it packs is its owner's affair; here a hostile user is at both ends.
+    let user = stand.seal.home().join(".gitconfig");
+    origin.try_git(&["config", "--file", user.to_str().unwrap(), "--unset", "uploadpack.packObjectsHook"]);
     origin.commit("big", &"x".repeat(10_000));
     origin.git(&["config", "uploadpack.allowFilter", "true"]);
     let place = stand.seal.path().join("partial");
     let url = format!("file://{}", origin.text());
-    origin.git(&["clone", "--quiet", "--no-checkout", "--filter=blob:none", &url, place.to_str().unwrap()]);
+    // Not by the name for which a hostile user has a program of his own, which he may run.
+    let partial = ["clone", "--quiet", "--no-checkout", "--filter=blob:none", "--origin=upstream"];
+    origin.git(&[partial.as_slice(), &[&url, place.to_str().unwrap()]].concat());
     let repository = stand.checkout(&place);
     let (program, seen) = canary(stand.seal.path(), "exec git-upload-pack \"$@\"");
-    repository.git(&["config", "remote.origin.uploadpack", &program]);
+    repository.git(&["config", "remote.upstream.uploadpack", &program]);
     // Git would take the first value it finds, so for a directory there is no other end then.
     let create = json!({"repo_path": repository.text()});
     let message = stand.client.refused("worktree::create", create, "W102").await;
@@ -290,21 +295,25 @@ async fn the_other_end_of_a_partial_clone_is_gits_own() {
     assert_eq!(repository.worktrees(), [repository.path()]);
     assert!(!seen.exists(), "{}", std::fs::read_to_string(&seen).unwrap_or_default());
     origin.git(&["update-ref", "refs/pull/7/head", "main"]);
-    repository.git(&["config", "extensions.partialClone", "origin"]);
+    repository.git(&["config", "extensions.partialClone", "upstream"]);
+    repository.git(&["remote", "add", "origin", &url]);
+    repository.git(&["config", "remote.origin.uploadpack", &program]);
     let pull = json!({"repo_path": repository.text(), "pr": 7});
     stand.client.refused("worktree::create", pull, "W102").await;
     assert!(!seen.exists(), "{}", std::fs::read_to_string(&seen).unwrap_or_default());
-    repository.git(&["config", "--unset", "remote.origin.uploadpack"]);
+    for remote in ["origin", "upstream"] {
+        repository.git(&["config", "--unset", &format!("remote.{remote}.uploadpack")]);
+    }
     let created = stand.create(&repository).await;
     assert_eq!(created.checkout.read("big").len(), 10_000);
     let status = stand.client.ok("worktree::status", json!({"worktree_id": created.id})).await;
     assert_eq!(status["clean"], true, "{status}");
-    repository.git(&["config", "remote.origin.uploadpack", &program]);
+    repository.git(&["config", "remote.upstream.uploadpack", &program]);
     let status = stand.client.ok("worktree::status", json!({"worktree_id": created.id})).await;
     assert_eq!(status["clean"], true, "{status}");
     assert!(!seen.exists(), "{}", std::fs::read_to_string(&seen).unwrap_or_default());
     // The wires carry current.
-    repository.git(&["fetch", "--quiet", "origin"]);
+    repository.git(&["fetch", "--quiet", "upstream"]);
     appears(&seen).await;
 }
 

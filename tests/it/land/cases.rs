@@ -147,11 +147,10 @@ impl Stage {
     /// A gate that moves the target when it runs for the first time.
     fn moving_gate(&self, repository: &Checkout) -> String {
         let moved = self.stand.seal.path().join(format!("moved-{}", self.plays));
-        let (moved, repository) = (moved.display(), repository.text());
-        format!(
-            "[ -e {moved} ] || {{ {DATES} git -C {repository} update-ref refs/heads/trunk \
-             $({DATES} git -C {repository} commit-tree -p trunk -m 'Move on' 'trunk^{{tree}}') && touch {moved}; }}"
-        )
+        let moved = moved.display();
+        let commit = repository.words("commit-tree -p trunk -m 'Move on' 'trunk^{tree}'");
+        let update = repository.words(&format!("update-ref refs/heads/trunk $({DATES} {commit})"));
+        format!("[ -e {moved} ] || {{ {DATES} {update} && touch {moved}; }}")
     }
 
     pub fn plan(&self, text: &str) {

@@ -195,7 +195,8 @@ async fn c09_what_a_hook_does_with_git_stays_where_it_does_it() {
     let repository = stand.repository("shop");
     let inner = stand.seal.path().join("inner");
     let seen = stand.seal.path().join("seen");
-    let script = format!("#!/bin/sh\nenv > {}\ngit init --quiet {}\n", seen.display(), inner.display());
+    let init = repository.words(&format!("init --quiet {}", inner.display()));
+    let script = format!("#!/bin/sh\nenv > {}\n{init}\n", seen.display());
     repository.hook("post-checkout", &script);
     stand.create(&repository).await;
     let seen = std::fs::read_to_string(seen).unwrap();

@@ -85,6 +85,10 @@ impl Checkout {
         let path = directory.join(name);
         std::fs::write(&path, script).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        if hostile::is_armed(&self.seal) {
+            // A hostile user has hooks in another place for all repositories; this one insists on its own.
+            self.git(&["config", "core.hooksPath", directory.to_str().unwrap()]);
+        }
     }
 
     /// Runs git, which is to succeed, and returns what it printed.
@@ -94,12 +98,21 @@ impl Checkout {
         text(&output.stdout)
     }
 
+    /// The words with which a gate runs git here for this test. A gate is in the environment of the worker, whose user may
+    /// be a hostile one.
+    pub fn words(&self, arguments: &str) -> String {
+        format!("GIT_CONFIG_GLOBAL={} git -C {} {arguments}", self.user_config().display(), self.directory.display())
+    }
+
+    /// The configuration of everybody but the worker.
+    fn user_config(&self) -> PathBuf {
+        if hostile::is_armed(&self.seal) { hostile::calm(&self.seal) } else { self.seal.join("home/.gitconfig") }
+    }
+
     pub fn try_git(&self, arguments: &[&str]) -> Output {
         let mut command = sealed("git", &self.seal);
         command.current_dir(&self.directory).args(arguments).env("GIT_EDITOR", "true");
-        if hostile::is_armed(&self.seal) {
-            command.env("GIT_CONFIG_GLOBAL", hostile::calm(&self.seal));
-        }
+        command.env("GIT_CONFIG_GLOBAL", self.user_config());
         for role in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{role}_DATE"), "2026-01-02T03:04:05+00:00");
         }

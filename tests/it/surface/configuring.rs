@@ -63,7 +63,7 @@ async fn effect(stand: &Stand, key: &str) {
             stand.configure(json!({"max_land_retries": 0})).await;
             let (created, mut events) = (stand.create(&repository).await, stand.hear().await);
             created.checkout.commit("a", "1\n");
-            let busy = format!("git -C {} commit --quiet --allow-empty --message busy", repository.path().display());
+            let busy = repository.words("commit --quiet --allow-empty --message busy");
             stand.land(&created, json!({"test_cmd": busy})).await;
             assert_eq!(events.blocked(&created.id).await["code"], "W412");
             assert_eq!(repository.git(&["rev-list", "--count", "main"]), "2", "the gate ran again");

@@ -208,7 +208,7 @@ async fn while_landing(seen: &mut Seen) {
     stand.configure(json!({"test_timeout_ms": 300})).await;
     seen.blocked(&stand, &failing, json!({"test_cmd": "sleep 50"}), "W411").await;
     stand.configure(json!({"test_timeout_ms": 600_000, "max_land_retries": 1})).await;
-    let moving = format!("git -C {} commit --quiet --allow-empty --message busy", repository.path().display());
+    let moving = repository.words("commit --quiet --allow-empty --message busy");
     let overtaken = fresh("c").await;
     let mut events = stand.hear().await;
     stand.land(&overtaken, json!({"test_cmd": moving})).await;

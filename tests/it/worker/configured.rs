@@ -119,7 +119,7 @@ async fn a_target_that_keeps_moving_is_given_up() {
     let created = stand.create(&repository).await;
     let head = created.checkout.commit("apples", "3\n");
     // Each run of the gate moves the target.
-    let gate = format!("git -C {} commit --quiet --allow-empty --message busy", repository.path().display());
+    let gate = repository.words("commit --quiet --allow-empty --message busy");
     stand.land(&created, json!({"test_cmd": gate})).await;
     let event = events.blocked(&created.id).await;
     assert_eq!((&event["code"], &event["reason"]), (&json!("W412"), &json!("target_moved_exhausted")), "{event:#}");
