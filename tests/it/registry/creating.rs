@@ -277,7 +277,9 @@ async fn c16_a_repository_without_commits_is_refused_and_spoils_nothing_for_othe
     stand.client.refused("worktree::create", request(&empty, json!({})), "W115").await;
     let repository = stand.repository("shop");
     let orphan = stand.seal.path().join("orphan");
-    repository.git(&["worktree", "add", "--quiet", "--orphan", "-b", "unborn", orphan.to_str().unwrap()]);
+    // As `worktree add --orphan` does where git has it.
+    repository.git(&["worktree", "add", "--quiet", "--detach", "--no-checkout", orphan.to_str().unwrap()]);
+    stand.checkout(&orphan).git(&["symbolic-ref", "HEAD", "refs/heads/unborn"]);
     let created = stand.create(&repository).await;
     created.checkout.git(&["checkout", "--quiet", "--orphan", "nothing-yet"]);
     created.checkout.git(&["rm", "-r", "--quiet", "--force", "."]);
