@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
+use crate::support::mounts::with_mounts;
 use crate::support::{Checkout, Seal, Stand};
 
 /// A small file system of its own, gone with this value.
@@ -12,27 +13,25 @@ struct Disk {
     place: PathBuf,
 }
 
-/// Runs `mount` or `umount`: as it is, or through sudo where that asks no question.
-fn as_root(arguments: &[&str]) -> bool {
-    let direct = Command::new(arguments[0]).args(&arguments[1..]).output();
-    if direct.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    let through = Command::new("sudo").arg("-n").args(arguments).output();
-    through.is_ok_and(|output| output.status.success())
+/// Runs `mount` or `umount`.
+fn run(arguments: &[&str]) {
+    let output = Command::new(arguments[0]).args(&arguments[1..]).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 impl Disk {
-    /// Mounts one of `kib` KiB at `place`; none where that is not permitted.
-    fn mount(place: PathBuf, kib: u32) -> Option<Disk> {
+    /// Mounts one of `kib` KiB at `place`.
+    fn mount(place: PathBuf, kib: u32) -> Disk {
         std::fs::create_dir(&place).unwrap();
         let options = format!("size={kib}k,mode=777");
-        as_root(&["mount", "-t", "tmpfs", "-o", &options, "tmpfs", place.to_str().unwrap()]).then_some(Disk { place })
+        run(&["mount", "-t", "tmpfs", "-o", &options, "tmpfs", place.to_str().unwrap()]);
+        Disk { place }
     }
 
     fn read_only(&self, yes: bool) {
-        let option = if yes { "remount,ro" } else { "remount,rw" };
-        assert!(as_root(&["mount", "-o", option, self.place.to_str().unwrap()]));
+        // Of the mount alone: in a namespace the options of the file system itself may not be given again.
+        let option = if yes { "remount,bind,ro" } else { "remount,bind,rw" };
+        run(&["mount", "-o", option, self.place.to_str().unwrap()]);
     }
 
     /// Takes all the room there is, down to the last block.
@@ -48,9 +47,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // Lazily: a worker that is about to be killed may still have a directory open.
-        if !as_root(&["umount", "-l", self.place.to_str().unwrap()]) {
-            eprintln!("{} stays mounted", self.place.display());
-        }
+        run(&["umount", "--lazy", self.place.to_str().unwrap()]);
     }
 }
 
@@ -79,21 +76,17 @@ fn left(root: &Path) -> Vec<PathBuf> {
     below(root).filter(|slug| !hidden(slug)).flat_map(|slug| below(&slug).collect::<Vec<_>>()).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_is_full_fails_a_create_which_leaves_nothing() {
+#[test]
+fn a_disk_that_is_full_fails_a_create_which_leaves_nothing() {
+    with_mounts(module_path!(), "a_disk_that_is_full_fails_a_create_which_leaves_nothing", full_for_a_create());
+}
+
+async fn full_for_a_create() {
     let seal = Seal::new();
     let place = seal.path().join("disk");
     let root = place.join("worktrees");
-    // Where nothing can be mounted, a limit on the size of files does for the disk.
     let disk = Disk::mount(place, 1024);
-    let keys = json!({"worktree_root": root});
-    let stand = match disk {
-        Some(_) => Stand::dev_in(seal, keys, &[]).await,
-        None => {
-            eprintln!("no file system can be mounted here: a limit on the size of files stands in for a full one");
-            Stand::apart_with_file_limit(seal, keys, 256).await
-        }
-    };
+    let stand = Stand::dev_in(seal, json!({"worktree_root": root}), &[]).await;
     let repository = stand.repository("shop");
     commit_noise(&repository, "big", 2 * 1024 * 1024);
     let before = repository.refs();
@@ -105,16 +98,17 @@ async fn a_disk_that_is_full_fails_a_create_which_leaves_nothing() {
     repository.git(&["rm", "--quiet", "big"]);
     repository.git(&["commit", "--quiet", "--message", "smaller"]);
     super::life(&stand, &repository).await;
-    drop(stand);
+    drop(disk);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_runs_full_while_a_branch_lands_loses_nothing() {
+#[test]
+fn a_disk_that_runs_full_while_a_branch_lands_loses_nothing() {
+    with_mounts(module_path!(), "a_disk_that_runs_full_while_a_branch_lands_loses_nothing", full_for_a_land());
+}
+
+async fn full_for_a_land() {
     let seal = Seal::new();
-    let Some(disk) = Disk::mount(seal.path().join("disk"), 8 * 1024) else {
-        eprintln!("skipped: no file system can be mounted here");
-        return;
-    };
+    let disk = Disk::mount(seal.path().join("disk"), 8 * 1024);
     let stand = Stand::dev_in(seal, json!({"worktree_root": disk.place.join("worktrees")}), &[]).await;
     let repository = Checkout::init(disk.place.join("shop"), &stand.seal);
     repository.commit("README", "hello\n");
@@ -135,16 +129,17 @@ async fn a_disk_that_runs_full_while_a_branch_lands_loses_nothing() {
     stand.land(&created, json!({})).await;
     events.landed(&created.id).await;
     assert_eq!(std::fs::read(repository.path().join("mine")).unwrap().len(), 1024 * 1024);
-    drop(stand);
+    drop(disk);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repository_that_cannot_be_written_to_can_be_read() {
+#[test]
+fn a_repository_that_cannot_be_written_to_can_be_read() {
+    with_mounts(module_path!(), "a_repository_that_cannot_be_written_to_can_be_read", read_only());
+}
+
+async fn read_only() {
     let seal = Seal::new();
-    let Some(disk) = Disk::mount(seal.path().join("disk"), 8 * 1024) else {
-        eprintln!("skipped: no file system can be mounted here");
-        return;
-    };
+    let disk = Disk::mount(seal.path().join("disk"), 8 * 1024);
     let stand = Stand::dev_in(seal, json!({}), &[]).await;
     let repository = Checkout::init(disk.place.join("shop"), &stand.seal);
     repository.commit("README", "hello\n");
@@ -163,5 +158,5 @@ async fn a_repository_that_cannot_be_written_to_can_be_read() {
     assert_eq!(created.checkout.read("README"), "hello\n");
     disk.read_only(false);
     stand.client.ok("worktree::remove", json!({"worktree_id": created.id})).await;
-    drop(stand);
+    drop(disk);
 }

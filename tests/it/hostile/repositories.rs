@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::life;
+use crate::support::stranger::Stranger;
 use crate::support::{Checkout, Seal, Stand};
 
 /// A clone of `origin` made with these options.
@@ -117,13 +118,31 @@ async fn a_shallow_history_that_hides_the_merge_base_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_repository_of_another_user_is_named() {
+    let seal = Seal::new();
+    let stranger = Stranger::new(&seal.path().join("bin"));
+    let stand = Stand::dev_in(seal, json!({}), &[("PATH", stranger.path())]).await;
+    let repository = stand.repository("shop");
+    let owner = stranger.takes(repository.path());
+    let message = stand.client.refused("worktree::create", json!({"repo_path": repository.text()}), "W113").await;
+    assert!(message.contains(&repository.text()) && message.contains(&owner), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_formats_of_objects_and_refs() {
     let stand = Stand::dev().await;
     for (name, option) in [("sha256", "--object-format=sha256"), ("reftable", "--ref-format=reftable")] {
         let repository = stand.checkout(stand.seal.path().join(name));
         std::fs::create_dir(repository.path()).unwrap();
         if !repository.try_git(&["init", "--quiet", "--initial-branch=main", option]).status.success() {
-            eprintln!("skipped: this git has no {name}");
+            // A git without that format is told of it by an extension that it does not know.
+            repository.git(&["init", "--quiet", "--initial-branch=main"]);
+            repository.commit("README", "hello\n");
+            repository.git(&["config", "core.repositoryFormatVersion", "1"]);
+            repository.git(&["config", "extensions.refStorage", "reftable"]);
+            let create = json!({"repo_path": repository.text()});
+            let message = stand.client.refused("worktree::create", create, "W102").await;
+            assert!(message.contains("unknown repository extension") && message.contains("refstorage"), "{message}");
             continue;
         }
         repository.commit("README", "hello\n");

@@ -188,20 +188,6 @@ pub async fn many_at_once_all_succeed(stand: Stand) {
     }
 }
 
-pub async fn a_repository_of_another_user_is_named(stand: Stand) {
-    let repository = stand.repository("shop");
-    let somebody = 4711;
-    for path in [repository.path().to_owned(), repository.path().join(".git")] {
-        if let Err(error) = std::os::unix::fs::chown(&path, Some(somebody), None) {
-            eprintln!("skipped: only root can give a directory away: {error}");
-            return;
-        }
-    }
-    let request = json!({"repo_path": repository.text()});
-    let message = stand.client.refused("worktree::create", request, "W113").await;
-    assert!(message.contains(&repository.text()) && message.contains("4711"), "{message}");
-}
-
 /// Every file below a directory that may not exist, except what begins with a dot.
 fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };

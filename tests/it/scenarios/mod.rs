@@ -26,7 +26,6 @@ macro_rules! every_scenario {
                 a_refused_create_leaves_nothing,
                 a_pull_request_gets_one_worktree,
                 many_at_once_all_succeed,
-                a_repository_of_another_user_is_named,
             }
             claiming {
                 a_claim_is_exclusive_and_given_back,

@@ -7,10 +7,12 @@ mod client;
 mod gate;
 pub mod golden;
 pub mod hostile;
+pub mod mounts;
 mod process;
 mod relay;
 mod seal;
 pub mod stand;
+pub mod stranger;
 
 use std::future::Future;
 use std::time::Duration;

@@ -79,23 +79,6 @@ impl Stand {
         stand
     }
 
-    /// The same in this seal, with these keys of the configuration. The worker, and what it starts, can write no file
-    /// that is longer than this.
-    pub async fn apart_with_file_limit(seal: Seal, keys: Value, kib: u32) -> Self {
-        write_seed(&seal, keys);
-        let engine = start_here(&seal, 0, 0).await;
-        let (url, http) = (engine.url(), engine.http_url());
-        let mut command = seal.command("bash");
-        let limited = format!("ulimit -f {kib} && exec \"$0\" \"$@\"");
-        command.args(["-c", &limited, BINARY, "serve", "--url", &url, "--config"]).arg(seed_path(&seal));
-        let worker = Process::start("worktree serve", command);
-        let client = Client::connect(&url).await;
-        let (worker_url, engine) = (url.clone(), EngineSide::Here(Some(engine)));
-        let stand = Self { seal, client, worker, engine, url, worker_url, http, variables: Vec::new() };
-        stand.answers().await;
-        stand
-    }
-
     /// The same, with a relay between the two, on an engine that lacks the functions with these prefixes.
     pub async fn apart_behind_relay(missing: &'static [&'static str]) -> (Self, Relay) {
         let seal = Seal::new();

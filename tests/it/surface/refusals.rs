@@ -9,6 +9,7 @@ use worktree::model::Code;
 use super::{program, script};
 use crate::support::golden::Goldens;
 use crate::support::stand::Worktree;
+use crate::support::stranger::Stranger;
 use crate::support::{Checkout, Gate, Seal, Stand, until};
 
 /// What callers read, by code; each with how it came.
@@ -291,21 +292,12 @@ async fn git_is_not_well(seen: &mut Seen) {
     repository.git(&["config", "filter.nowhere.smudge", "no-such-program-anywhere"]);
     seen.refused(&stand, "create", json!({"repo_path": repository.text()}), "W102").await;
 
-    // One that refuses a repository of another user. Where only root could give it away, git is told to take it so.
+    // One that refuses a repository of another user.
     let seal = Seal::new();
-    let given_away = nix::unistd::geteuid().is_root();
-    let bin = seal.path().join("bin");
-    let git = program("git");
-    let other = if given_away { "" } else { "GIT_TEST_ASSUME_DIFFERENT_OWNER=1 " };
-    script(&bin.join("git"), &format!("#!/bin/sh\n{other}exec {} \"$@\"\n", git.display()));
-    let path = format!("{}:{}", bin.display(), git.parent().unwrap().display());
-    let stand = Stand::dev_in(seal, json!({}), &[("PATH", &path)]).await;
+    let stranger = Stranger::new(&seal.path().join("bin"));
+    let stand = Stand::dev_in(seal, json!({}), &[("PATH", stranger.path())]).await;
     let repository = stand.repository("shop");
-    if given_away {
-        for place in [repository.path().to_owned(), repository.path().join(".git")] {
-            std::os::unix::fs::chown(&place, Some(4711), None).unwrap();
-        }
-    }
+    stranger.takes(repository.path());
     seen.refused(&stand, "create", json!({"repo_path": repository.text()}), "W113").await;
 
     // A history that is cut off between the branch and its target.
