@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::GitError;
+use super::status::{careful, copy_as_old};
 use super::{Tree, index, parse};
 
 impl Tree {
@@ -32,10 +33,10 @@ impl Tree {
         let list = parse::paths::joined(&hidden);
         for flag in ["--no-assume-unchanged", "--no-skip-worktree"] {
             let command = self.command(["update-index", flag, "-z", "--stdin"]).env_path("GIT_INDEX_FILE", &copy.0);
-            command.stdin(list.clone()).writes().run().await?.expect(&[0])?;
+            command.configs(careful()).stdin(list.clone()).writes().run().await?.expect(&[0])?;
         }
         let command = self.command(["diff-files", "--name-only", "-z", "--ignore-submodules=none"]);
-        let command = command.configs(self.submodule_overrides().await?);
+        let command = command.configs(self.submodule_overrides().await?).configs(careful());
         let differing = command.env_path("GIT_INDEX_FILE", &copy.0).offline().run().await?.stdout()?;
         let differing = parse::paths::list("git diff-files", &differing)?;
         hidden.retain(|path| differing.contains(path));
@@ -52,7 +53,7 @@ impl IndexCopy {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let copy = IndexCopy(tree.git_dir().join(format!("iii-index.{}.{count}", std::process::id())));
         let index = tree.git_dir().join("index");
-        std::fs::copy(&index, &copy.0).map_err(|source| GitError::reading(index, source))?;
+        copy_as_old(&index, &copy.0).map_err(|source| GitError::reading(index, source))?;
         Ok(copy)
     }
 }

@@ -1,6 +1,7 @@
 //! Building a git command: place, arguments, configuration, whether it may write, and how often it is tried.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -185,6 +186,9 @@ impl Invocation {
         }
         let (lfs_config, lfs_env) = self.git.lfs();
         config.extend(lfs_config);
+        if self.place.as_ref().and_then(|place| place.root.as_deref()).is_some_and(tells_case_apart) {
+            config.push(("core.ignoreCase".into(), "false".into()));
+        }
         config.extend(self.config);
         let mut own_env: Vec<Variable> = lfs_env.into_iter().collect();
         if self.offline {
@@ -241,6 +245,14 @@ impl Invocation {
             }
         }
     }
+}
+
+/// Whether `.git` in the root of a worktree goes by this name alone. Where it does, a configuration that ignores case
+/// (of a repository that was made on another system, say) would hide files whose name differs from a tracked one in
+/// case only.
+fn tells_case_apart(root: &Path) -> bool {
+    let id = |name: &str| root.join(name).symlink_metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    id(".GIT") != id(".git")
 }
 
 /// A bounded number of pauses that grow and differ between waiters.

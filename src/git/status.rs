@@ -6,6 +6,7 @@ use std::path::Path;
 use super::Tree;
 use super::error::GitError;
 use super::parse::status::{TreeStatus, parse};
+use super::surroundings::Variable;
 
 impl Tree {
     /// The status, whatever the configuration says should be shown: files git does not know always count, and so do
@@ -19,6 +20,7 @@ impl Tree {
             .command(["status", "--porcelain=v2", "--branch", "--ahead-behind", "-z"])
             .args(["--untracked-files=normal", "--ignore-submodules=none", "--renames"])
             .configs(inside)
+            .configs(careful())
             .offline()
             .run()
             .await?;
@@ -47,10 +49,7 @@ impl Tree {
         let index = self.git_dir().join("index");
         let failed = |source| GitError::reading(&index, source);
         let before = std::fs::metadata(&index).map_err(failed)?;
-        std::fs::copy(&index, draft).map_err(failed)?;
-        // What git holds for possibly changed depends on how old the index is, so the copy is as old.
-        let aged = std::fs::File::options().write(true).open(draft);
-        aged.and_then(|file| file.set_modified(before.modified()?)).map_err(failed)?;
+        copy_as_old(&index, draft).map_err(failed)?;
         let file = draft.display().to_string();
         let output =
             self.command(["update-index", "-q", "--refresh"]).env("GIT_INDEX_FILE", &file).writes().run().await?;
@@ -69,4 +68,16 @@ impl Tree {
         let settled = if unchanged { std::fs::rename(&lock, &index) } else { std::fs::remove_file(&lock) };
         settled.map_err(failed)
     }
+}
+
+/// What makes git look at a file again when anything about it differs, not only its size and the second of its change.
+pub(super) fn careful() -> Vec<Variable> {
+    vec![("core.checkStat".into(), "default".into()), ("core.trustctime".into(), "true".into())]
+}
+
+/// Copies an index. What git holds for possibly changed depends on how old an index is, so the copy is as old.
+pub(super) fn copy_as_old(index: &Path, copy: &Path) -> std::io::Result<()> {
+    let before = std::fs::metadata(index)?;
+    std::fs::copy(index, copy)?;
+    std::fs::File::options().write(true).open(copy)?.set_modified(before.modified()?)
 }

@@ -1,6 +1,8 @@
 //! Status and ignored files under configurations that hide things.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::sealed::{Place, put};
 use worktree::git::{EntryKind, Operation, Sha};
@@ -22,6 +24,49 @@ async fn c23_nothing_is_hidden_by_configuration() {
     assert_eq!(seen, [(EntryKind::StagedAndUnstaged, "LIESMICH"), (EntryKind::Untracked, "dir/")]);
     assert_eq!(status.branch.as_deref(), Some("main"));
     assert_eq!(status.head, Some(place.head(&root)));
+}
+
+/// Makes a file as old as all others are.
+fn age(file: &Path) {
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    std::fs::File::options().write(true).open(file).unwrap().set_modified(old).unwrap();
+}
+
+#[tokio::test]
+async fn c23_a_file_is_not_taken_for_another_one_or_for_an_unchanged_one() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.user_config("[core]\nignoreCase = true\ncheckStat = minimal\ntrustctime = false");
+    let readme = root.join("README");
+    age(&readme);
+    place.run(&root, ["update-index", "--refresh"]);
+    // As long and as old as before. Only the second of its change tells, so one has to pass.
+    let before = readme.metadata().unwrap().ctime();
+    while readme.metadata().unwrap().ctime() == before {
+        std::thread::sleep(Duration::from_millis(20));
+        put(&root, "README", "jello\n");
+        age(&readme);
+    }
+    // Not the one that git knows.
+    put(&root, "readme", "x\n");
+    assert_eq!(place.run(&root, ["status", "--porcelain"]), "", "git does not show it");
+    let status = place.git.tree(&root).unwrap().status().await.unwrap();
+    let seen: Vec<_> = status.entries.iter().map(|e| (e.kind, e.path.to_str().unwrap())).collect();
+    assert_eq!(seen, [(EntryKind::Unstaged, "README"), (EntryKind::Untracked, "readme")]);
+}
+
+#[tokio::test]
+async fn a_hidden_change_in_the_second_of_the_index_is_found() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    place.user_config("[core]\ncheckStat = minimal");
+    age(&root.join("README"));
+    place.run(&root, ["update-index", "--refresh"]);
+    place.run(&root, ["update-index", "--assume-unchanged", "README"]);
+    put(&root, "README", "jello\n");
+    age(&root.join("README"));
+    age(&root.join(".git/index"));
+    assert_eq!(place.git.tree(&root).unwrap().hidden_changes().await.unwrap(), [PathBuf::from("README")]);
 }
 
 #[tokio::test]
