@@ -33,6 +33,8 @@ const DROPPED: &[&str] = &[
 const FORCED: &[(&str, &str)] = &[
     ("LC_MESSAGES", "C"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // The credential manager that many have asks in a window of its own.
+    ("GCM_INTERACTIVE", "never"),
     ("GIT_ASKPASS", "false"),
     ("SSH_ASKPASS", "false"),
     // Wins over `core.sshCommand`. Keys and proxies belong into ~/.ssh/config.
