@@ -88,7 +88,9 @@ impl Stand {
 
 /// The configuration of a run in `root`.
 pub fn seed(root: &Path, keys: Value) -> anyhow::Result<std::path::PathBuf> {
-    let mut seed = json!({"worktree_root": root.join("worktrees")});
+    // No sweep by itself in the midst of a measurement.
+    let schedule = "0 0 0 29 2 *";
+    let mut seed = json!({"worktree_root": root.join("worktrees"), "prune_schedule": schedule});
     if let (Some(seed), Value::Object(keys)) = (seed.as_object_mut(), keys) {
         seed.extend(keys);
     }
