@@ -10,6 +10,8 @@
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Tree;
 use super::error::GitError;
@@ -33,6 +35,29 @@ pub enum MoveOutcome {
 /// How many paths are handed to one process.
 const CHUNK: usize = 500;
 
+/// One of the checkouts that fill worktrees at this moment.
+struct Turn {
+    running: Arc<AtomicUsize>,
+    /// How many processes may write files for it.
+    workers: usize,
+}
+
+impl Turn {
+    /// A checkout that is alone gets all cores. Of several at once each gets its share: more processes than cores would
+    /// only keep each other waiting.
+    fn take(running: Arc<AtomicUsize>) -> Turn {
+        let before = running.fetch_add(1, Ordering::Relaxed);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Turn { running, workers: (cores / (before + 1)).max(1) }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Tree {
     /// Writes all files of HEAD into a worktree that was added without any. Not for any other: what is there is
     /// overwritten.
@@ -42,13 +67,15 @@ impl Tree {
     /// is missing.
     pub async fn checkout_fresh(&self) -> Result<(), GitError> {
         self.require_allowed_drivers().await?;
+        let turn = Turn::take(self.git.checkouts());
         self.command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
-            // One worker per core; git stays serial for small trees.
-            .config("checkout.workers", "0")
+            // Git stays serial for small trees.
+            .config("checkout.workers", &turn.workers.to_string())
             .writes()
             .run_patiently()
             .await?
             .expect(&[0])?;
+        drop(turn);
         Ok(())
     }
 

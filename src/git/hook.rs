@@ -39,16 +39,28 @@ pub enum HookOutcome {
 }
 
 impl Tree {
-    /// Runs the repository's post-checkout hook as `git worktree add` would: in the root, for a checkout of `sha` from
-    /// nothing.
+    /// Where configuration places the post-checkout hook of this worktree, whether or not there is one; `None` when
+    /// policy does not let it run. Rests on configuration alone, so that it can be asked while the files are still being
+    /// written.
     ///
     /// # Errors
-    /// W100 and W102 when git cannot tell where the hook is.
-    pub async fn run_post_checkout(&self, sha: &Sha) -> Result<HookOutcome, GitError> {
+    /// W100 and W102 when git cannot tell.
+    pub async fn post_checkout_hook(&self) -> Result<Option<PathBuf>, GitError> {
         if self.git.policy().hooks == Hooks::Skip {
-            return Ok(HookOutcome::Skipped);
+            return Ok(None);
         }
-        let Some(hook) = self.hook("post-checkout").await? else { return Ok(HookOutcome::Missing) };
+        let ask = self.command(["rev-parse", "--git-path", "hooks/post-checkout"]);
+        let stdout = ask.own_hooks().run().await?.stdout()?;
+        Ok(Some(self.root().join(path(stdout.strip_suffix(b"\n").unwrap_or(&stdout)))))
+    }
+
+    /// Runs a post-checkout hook ([`Tree::post_checkout_hook`]) as `git worktree add` would: in the root, for a checkout
+    /// of `sha` from nothing.
+    pub async fn run_post_checkout(&self, hook: Option<PathBuf>, sha: &Sha) -> HookOutcome {
+        let Some(hook) = hook else { return HookOutcome::Skipped };
+        if !is_executable(&hook) {
+            return HookOutcome::Missing;
+        }
         let mut plan = Plan {
             what: "post-checkout hook".to_owned(),
             program: hook.clone(),
@@ -70,23 +82,15 @@ impl Tree {
         }
         let output = match ended {
             Ok(output) => output,
-            Err(GitError::Timeout { .. }) => return Ok(HookOutcome::TimedOut),
-            Err(error) => return Ok(HookOutcome::Failed { code: None, tail: error.to_string() }),
+            Err(GitError::Timeout { .. }) => return HookOutcome::TimedOut,
+            Err(error) => return HookOutcome::Failed { code: None, tail: error.to_string() },
         };
         if output.code == Some(0) {
-            return Ok(HookOutcome::Ok);
+            return HookOutcome::Ok;
         }
         let all = [output.stdout, output.stderr].concat();
         let tail = String::from_utf8_lossy(&all[all.len().saturating_sub(TAIL)..]).trim().to_owned();
-        Ok(HookOutcome::Failed { code: output.code, tail })
-    }
-
-    /// The hook as configured, if it is there and executable.
-    async fn hook(&self, name: &str) -> Result<Option<PathBuf>, GitError> {
-        let output = self.command(["rev-parse", "--git-path"]).arg(format!("hooks/{name}")).own_hooks().run().await?;
-        let stdout = output.stdout()?;
-        let hook = self.root().join(path(stdout.strip_suffix(b"\n").unwrap_or(&stdout)));
-        Ok(is_executable(&hook).then_some(hook))
+        HookOutcome::Failed { code: output.code, tail }
     }
 }
 

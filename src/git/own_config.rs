@@ -116,6 +116,11 @@ impl Place {
         all.extend(plain_file(&self.git_dir.join("config.worktree"))?);
         Some(all)
     }
+
+    /// The same, where it is all that the repository configures: without files that it includes.
+    pub(super) fn text_without_includes(&self) -> Option<Vec<u8>> {
+        self.text().filter(|text| !mentions(text).1)
+    }
 }
 
 /// What a file holds, nothing when it is missing; `None` when it is no plain file of a sensible size. Does not block.

@@ -1,12 +1,12 @@
 //! The git program: where it is, which version, under which limit and policy it runs, and what is where.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::discovery::Places;
 use super::error::GitError;
 use super::invocation::Invocation;
 use super::own_config::Memory;
@@ -90,22 +90,22 @@ struct Shared {
     program: OnceLock<PathBuf>,
     started: Arc<AtomicU64>,
     memory: Memory,
+    places: Places,
+    checkouts: Arc<AtomicUsize>,
 }
 
 impl Shared {
     fn new(inherited: impl IntoIterator<Item = Variable>) -> Arc<Shared> {
         let env = surroundings::scrub(inherited);
-        Arc::new(Shared { env, program: OnceLock::new(), started: Arc::default(), memory: Memory::default() })
+        Arc::new(Shared {
+            env,
+            program: OnceLock::new(),
+            started: Arc::default(),
+            memory: Memory::default(),
+            places: Places::default(),
+            checkouts: Arc::default(),
+        })
     }
-}
-
-/// Where a path lies.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// The repository.
-    pub repo: Repo,
-    /// The worktree around the path; `None` in a bare repository or inside a git directory.
-    pub tree: Option<Tree>,
 }
 
 impl Git {
@@ -171,6 +171,16 @@ impl Git {
         &self.shared.memory
     }
 
+    /// What was discovered before.
+    pub(super) fn places(&self) -> &Places {
+        &self.shared.places
+    }
+
+    /// How many checkouts fill a worktree right now.
+    pub(super) fn checkouts(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.shared.checkouts)
+    }
+
     pub(super) fn base_env(&self) -> &[Variable] {
         &self.shared.env
     }
@@ -210,54 +220,6 @@ impl Git {
             return Err(GitError::TooOld { found: found.to_string(), needed: MINIMUM.to_string(), why: MINIMUM_WHY });
         }
         Ok(found)
-    }
-
-    /// The repository and worktree that `path` lies in. The path is absolute and exists; it may be a file, a
-    /// subdirectory, a worktree, a bare repository or the inside of a git directory.
-    ///
-    /// This is where git checks who owns the repository: everything after names the git directory and skips that
-    /// check, so a path from outside comes through here first.
-    ///
-    /// # Errors
-    /// W110 when there is no repository, W111 for a relative path, W113 when another user owns the repository.
-    pub async fn discover(&self, path: &Path) -> Result<Found, GitError> {
-        if !path.is_absolute() {
-            return Err(GitError::Malformed { name: path.display().to_string(), why: "the path must be absolute" });
-        }
-        let nowhere = || GitError::NotARepository { path: path.to_owned() };
-        let start = std::fs::canonicalize(path).map_err(|_| nowhere())?;
-        let start = if start.is_dir() { start } else { start.parent().map(Path::to_owned).ok_or_else(nowhere)? };
-        // The caller names the repository, so a bare one is not come across by accident.
-        let output = Invocation::new(self, ["rev-parse", "--is-inside-work-tree", "--show-cdup", "--absolute-git-dir"])
-            .discovering_from(&start)
-            .config("safe.bareRepository", "all")
-            .run()
-            .await?;
-        let output = match output.stdout() {
-            Err(GitError::NotARepository { .. }) => return Err(nowhere()),
-            other => other?,
-        };
-        let (up, git_dir) = located(&output).ok_or_else(|| GitError::Parse {
-            what: "git rev-parse".to_owned(),
-            line: 1,
-            text: String::from_utf8_lossy(&output).into_owned(),
-        })?;
-        // A configuration can place the worktree anywhere (`core.worktree`); only one that leads back here is believed.
-        let elsewhere = || GitError::NotAWorktree {
-            path: start.clone(),
-            why: "the configuration of its repository places its files elsewhere (`core.worktree`)".to_owned(),
-        };
-        let git_dir = std::fs::canonicalize(&git_dir).map_err(|_| elsewhere())?;
-        let common_dir = common_dir_of(&git_dir)?;
-        let repo = self.repo(&common_dir);
-        let tree = match up {
-            Some(up) => {
-                let tree = self.tree(&start.join(up)).map_err(|_| elsewhere())?;
-                Some(tree).filter(|tree| tree.git_dir() == git_dir).ok_or_else(elsewhere).map(Some)?
-            }
-            None => None,
-        };
-        Ok(Found { repo, tree })
     }
 
     /// The repository with this common directory. Starts nothing and checks nothing.
@@ -306,22 +268,8 @@ fn canonical(path: &Path) -> Result<PathBuf, GitError> {
     std::fs::canonicalize(path).map_err(|source| GitError::reading(path, source))
 }
 
-/// The answers to the three questions of `discover`: the way up to the root of the worktree, which is missing where
-/// there is none, and the git directory. The way only climbs, so that no line break of a path is taken for one of the
-/// output.
-fn located(output: &[u8]) -> Option<(Option<PathBuf>, PathBuf)> {
-    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-    let rest = output.strip_suffix(b"\n")?;
-    if let Some(git_dir) = rest.strip_prefix(b"false\n") {
-        return Some((None, path(git_dir)));
-    }
-    let rest = rest.strip_prefix(b"true\n")?;
-    let end = rest.iter().position(|byte| *byte == b'\n')?;
-    Some((Some(path(&rest[..end])), path(&rest[end + 1..])))
-}
-
 /// The common directory of a git directory: what its `commondir` file names, else itself.
-fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
+pub(super) fn common_dir_of(git_dir: &Path) -> Result<PathBuf, GitError> {
     let file = git_dir.join("commondir");
     match std::fs::read(&file) {
         Ok(bytes) => canonical(&git_dir.join(super::admin::path_in(&bytes))),

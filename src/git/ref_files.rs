@@ -52,6 +52,20 @@ pub(super) fn look(common_dir: &Path, full_name: &str) -> Told {
     }
 }
 
+/// The full name of a packed ref below the folder that the ref `dir` would be. `None`: git has to be asked.
+pub(super) fn packed_below(common_dir: &Path, dir: &str) -> Option<Option<String>> {
+    let bytes = match read(&common_dir.join("packed-refs"), LARGEST) {
+        Found::Bytes(bytes) => bytes,
+        Found::Nothing => return Some(None),
+        Found::Other => return None,
+    };
+    let folder = format!(" {dir}/");
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#"));
+    let names = lines.filter_map(|line| line.get(line.iter().position(|byte| *byte == b' ')?..));
+    let mut below = names.filter(|name| name.starts_with(folder.as_bytes()));
+    Some(below.next().map(|name| String::from_utf8_lossy(&name[1..]).into_owned()))
+}
+
 /// What `HEAD` holds.
 enum Head {
     /// It names this ref.

@@ -157,20 +157,6 @@ impl Repo {
         Ok(if output.is_empty() { String::new() } else { ref_files::digest(&output) })
     }
 
-    /// The full name of an existing ref that makes a new branch of this name impossible: `feat` beside `feat/x`, both
-    /// ways. A branch of exactly this name is no collision.
-    ///
-    /// # Errors
-    /// W111 when no branch can have this name.
-    pub async fn branch_collision(&self, branch: &str) -> Result<Option<String>, GitError> {
-        branch_name::require(branch)?;
-        let wanted = format!("refs/heads/{branch}");
-        let first = branch.split('/').next().unwrap_or(branch);
-        let refs = self.refs_under(&format!("refs/heads/{first}")).await?;
-        let inside = |name: &str, dir: &str| name.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
-        Ok(refs.into_iter().map(|(name, _)| name).find(|name| inside(name, &wanted) || inside(&wanted, name)))
-    }
-
     /// Moves or creates a ref if it is as expected, with `message` in its reflog. The names are full.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use tokio::sync::oneshot;
 
-use super::admin::{self, Link};
+use super::admin::{self, AdminEntry, Link};
 use super::error::GitError;
 use super::invocation::Patience;
 use super::parse::worktrees::{WorktreeEntry, parse};
@@ -71,12 +71,12 @@ impl Repo {
     /// Adds a locked worktree on a new branch, without files and without an upstream. Fill it with
     /// [`super::Tree::checkout_fresh`].
     ///
-    /// Once begun it runs to its end, also when the caller stops waiting; it is then taken back.
+    /// Once begun it runs to its end, also when the caller stops waiting; it is then taken back. Returns git's entry.
     ///
     /// # Errors
     /// W111 for a bad branch name or a relative path, W120 and W121 when the branch cannot be made, W102 when the path
     /// is taken, a lock stays taken, or git fails. In every case nothing of this call remains.
-    pub async fn add_worktree(&self, add: &AddWorktree) -> Result<(), GitError> {
+    pub async fn add_worktree(&self, add: &AddWorktree) -> Result<AdminEntry, GitError> {
         branch_name::require(&add.branch)?;
         if !add.path.is_absolute() {
             let name = add.path.display().to_string();
@@ -92,15 +92,15 @@ impl Repo {
             // Nobody waits any more: what was added is dropped here, which takes it back.
             told.send(added).map_or_else(drop, |()| ());
         });
-        let added = answer.await.unwrap_or_else(|_| {
+        let (added, entry) = answer.await.unwrap_or_else(|_| {
             let source = std::io::Error::other("the runtime is shutting down");
             Err(GitError::Spawn { program: "git".to_owned(), source })
         })?;
         added.keep();
-        Ok(())
+        Ok(entry)
     }
 
-    async fn added(&self, add: AddWorktree) -> Result<Undo, GitError> {
+    async fn added(&self, add: AddWorktree) -> Result<(Undo, AdminEntry), GitError> {
         let known = admin::names(&self.common_dir);
         let known = known.map_err(|source| GitError::reading(self.common_dir.join("worktrees"), source))?;
         let full = format!("refs/heads/{}", add.branch);
@@ -110,7 +110,7 @@ impl Repo {
         }
         let addition = Addition { repo: self.clone(), add, known };
         match self.add_on_branch(&addition).await {
-            Ok(()) => Ok(Undo(Some(addition))),
+            Ok(entry) => Ok((Undo(Some(addition)), entry)),
             Err(error) => {
                 addition.take_back().await;
                 Err(error)
@@ -118,7 +118,7 @@ impl Repo {
         }
     }
 
-    async fn add_on_branch(&self, addition: &Addition) -> Result<(), GitError> {
+    async fn add_on_branch(&self, addition: &Addition) -> Result<AdminEntry, GitError> {
         let add = &addition.add;
         // A branch with the form of an object id is taken for that object; the worktree is put on it afterwards.
         let is_like_an_object = add.branch.parse::<Sha>().is_ok();
@@ -151,19 +151,19 @@ impl Repo {
         }
     }
 
-    fn verify_added(&self, add: &AddWorktree) -> Result<(), GitError> {
+    fn verify_added(&self, add: &AddWorktree) -> Result<AdminEntry, GitError> {
         let broken = |why: String| GitError::NotAWorktree { path: add.path.clone(), why };
         let link = admin::verify_link(&self.common_dir, &add.path);
-        match link.map_err(|source| GitError::reading(&add.path, source))? {
-            Link::Intact(_) => {}
+        let entry = match link.map_err(|source| GitError::reading(&add.path, source))? {
+            Link::Intact(entry) => entry,
             Link::DirectoryGone { .. } => return Err(broken("it vanished while it was being made".to_owned())),
             Link::Broken { why } => return Err(broken(why)),
-        }
+        };
         let tree = self.git.tree(&add.path)?;
         if tree.head_branch()?.as_deref() != Some(add.branch.as_str()) {
             return Err(broken(format!("it is not on branch `{}`", add.branch)));
         }
-        Ok(())
+        Ok(entry)
     }
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::roll_back::{self, Fetched, Parents};
 use super::{Context, intent, marker, provision, request};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{AddWorktree, Found, HookOutcome, Repo, Sha, Tree, from_text, to_text};
+use crate::git::{AddWorktree, Found, GitError, HookOutcome, Repo, Room, Sha, Tree, from_text, to_text};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
 use crate::model::event::Event;
 use crate::model::id::{codename, dev_port, repo_slug};
@@ -117,8 +117,9 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     if let Err(error) = make(ctx, &settings, &repo, &record, &base_sha).await {
         if let Some(fetched) = fetched {
             fetched.undo(&repo).await;
+            return Err(error);
         }
-        return Err(error);
+        return Err(explain_base(&found, &record, &base_sha, error).await);
     }
     ctx.events.emit(&Event::created(&record, ctx.now()));
     provision::start(ctx, &settings, source_checkout(ctx, &found), &place);
@@ -208,6 +209,8 @@ fn source_checkout(ctx: &Context, found: &Found) -> Option<Tree> {
     found.tree.clone().or_else(primary)
 }
 
+/// The base by its name, and its commit. That a branch names one that is there, git finds out when it makes the new
+/// branch, and [`explain_base`] then says so.
 async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, Sha)> {
     let name = base_ref.unwrap_or("HEAD");
     let sha = match &found.tree {
@@ -229,6 +232,16 @@ async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, 
             ),
         )),
     }
+}
+
+/// Why a create has failed: where its base is no commit, that.
+async fn explain_base(found: &Found, record: &Record, base_sha: &Sha, error: Error) -> Error {
+    if error.code != Code::GitFailed || !matches!(found.repo.commit_exists(base_sha).await, Ok(false)) {
+        return error;
+    }
+    let common_dir = found.repo.common_dir().display();
+    let why = format!("`{}` names {base_sha}, which is no commit in {common_dir}", record.base_ref);
+    Error::new(Code::RefNotFound, format!("{why}; fetch it, or name another base_ref"))
 }
 
 /// Fetches the head of a pull request into a ref of ours.
@@ -282,7 +295,8 @@ async fn choose_name(ctx: &Context, settings: &Settings, repo: &Repo, request: &
 
 /// Refuses a branch that exists, or that git's ref store has no room for.
 async fn require_free(ctx: &Context, repo: &Repo, branch: &str) -> Result<()> {
-    if repo.branch_sha(branch).await?.is_some() {
+    let room = repo.room_for(branch).await?;
+    if room == Room::Taken {
         let key = repo.key();
         let holder = ctx.registry.records().into_iter().find(|r| r.repo_key == key && r.branch == branch);
         let where_ = holder.map_or_else(String::new, |r| format!(" in the worktree {} ({})", r.worktree_id, r.path));
@@ -291,14 +305,14 @@ async fn require_free(ctx: &Context, repo: &Repo, branch: &str) -> Result<()> {
             format!("the branch `{branch}` already exists{where_}; use it there, name another one, or delete it first"),
         ));
     }
-    match repo.branch_collision(branch).await? {
-        Some(other) => Err(Error::new(
+    match room {
+        Room::Collides(other) => Err(Error::new(
             Code::BranchCollision,
             format!(
                 "the branch `{branch}` cannot stand beside `{other}`: one name is a folder of the other; name another"
             ),
         )),
-        None => Ok(()),
+        Room::Taken | Room::Free => Ok(()),
     }
 }
 
@@ -347,30 +361,21 @@ async fn register(
         start: base_sha.clone(),
         lock_reason: format!("iii worktree {}", record.worktree_id),
     };
-    if let Err(error) = repo.add_worktree(&add).await {
-        parents.undo();
-        intent::settled(record);
-        return Err(error.into());
-    }
-    match registered_entry(record).and_then(|entry| marker::write(&entry, record, false).map(|()| entry)) {
-        Ok(entry) => Ok((entry, parents)),
+    let entry = match repo.add_worktree(&add).await {
+        Ok(entry) => entry,
+        Err(error) => {
+            parents.undo();
+            intent::settled(record);
+            return Err(error.into());
+        }
+    };
+    match marker::write(&entry, record, false) {
+        Ok(()) => Ok((entry, parents)),
         Err(error) => {
             roll_back::worktree(ctx, repo, record, base_sha).await;
             parents.undo();
             intent::settled(record);
             Err(error)
-        }
-    }
-}
-
-fn registered_entry(record: &Record) -> Result<AdminEntry> {
-    match admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path)) {
-        Ok(Some(entry)) => Ok(entry),
-        Ok(None) => {
-            Err(Error::new(Code::GitFailed, format!("git did not register {}; call create again", record.path)))
-        }
-        Err(error) => {
-            Err(Error::new(Code::GitFailed, format!("git's entry of {} cannot be read: {error}", record.path)))
         }
     }
 }
@@ -410,8 +415,9 @@ fn require_budget(ctx: &Context, settings: &Settings, repo_key: &str, repo_path:
 /// Checks the files out, runs the hook, stores the record, and says in the marker that the worktree is complete.
 async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_sha: &Sha) -> Result<()> {
     let tree = ctx.git().tree(Path::new(&record.path))?;
-    tree.checkout_fresh().await?;
-    run_hook(&tree, record, base_sha).await;
+    let (filled, hook) = tokio::join!(tree.checkout_fresh(), tree.post_checkout_hook());
+    filled?;
+    run_hook(&tree, record, hook, base_sha).await;
     require_whole(ctx, record)?;
     let guard = ctx.registry.lock(&record.repo_key).await?;
     if let Err(error) = ctx.registry.put_record(&guard, record.clone()).await {
@@ -445,13 +451,17 @@ fn require_whole(ctx: &Context, record: &Record) -> Result<()> {
 }
 
 /// A hook that fails, or hangs until its limit, does not fail a create whose tree is complete.
-async fn run_hook(tree: &Tree, record: &Record, base_sha: &Sha) {
-    match tree.run_post_checkout(base_sha).await {
-        Ok(HookOutcome::Ok | HookOutcome::Missing | HookOutcome::Skipped) => {}
-        Ok(outcome) => {
-            tracing::warn!(worktree = record.worktree_id, ?outcome, "the post-checkout hook did not succeed");
+async fn run_hook(tree: &Tree, record: &Record, hook: Result<Option<PathBuf>, GitError>, base_sha: &Sha) {
+    let hook = match hook {
+        Ok(hook) => hook,
+        Err(error) => {
+            tracing::warn!(worktree = record.worktree_id, %error, "the post-checkout hook could not be run");
+            return;
         }
-        Err(error) => tracing::warn!(worktree = record.worktree_id, %error, "the post-checkout hook could not be run"),
+    };
+    match tree.run_post_checkout(hook, base_sha).await {
+        HookOutcome::Ok | HookOutcome::Missing | HookOutcome::Skipped => {}
+        outcome => tracing::warn!(worktree = record.worktree_id, ?outcome, "the post-checkout hook did not succeed"),
     }
 }
 

@@ -18,7 +18,7 @@ use super::kept::{self, Kept};
 use super::{Context, branch, marker, request};
 use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Expected, RefUpdate, Repo, from_text};
+use crate::git::{Expected, RefUpdate, Repo, Room, from_text};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
 use crate::model::{Code, Error, Result};
@@ -121,7 +121,7 @@ async fn judge_branch(repo: &Repo, kept: &Kept) -> Result<bool> {
     let name = &kept.record.branch;
     let tip = repo.branch_sha(name).await?.map(|tip| tip.to_string());
     let Some(tip) = tip else {
-        if let Some(other) = repo.branch_collision(name).await? {
+        if let Room::Collides(other) = repo.room_for(name).await? {
             return Err(Error::new(
                 Code::BranchCollision,
                 format!("the branch `{name}` cannot stand beside `{other}`; rename that one and restore again"),

@@ -25,7 +25,7 @@ fn unknown(what: &str, index: usize, item: &[u8]) -> GitError {
 }
 
 /// An object name.
-fn sha(bytes: &[u8]) -> Option<Sha> {
+pub(super) fn sha(bytes: &[u8]) -> Option<Sha> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::sealed::{Place, add, put, script};
-use worktree::git::{DriverKind, Expected, Git, HookOutcome, MoveOutcome, RebaseOutcome, RefUpdate, admin};
+use super::sealed::{Place, add, put, run_hook, script};
+use worktree::git::{DriverKind, Expected, Git, HookOutcome, MoveOutcome, RebaseOutcome, RefUpdate, Room, admin};
 
 const HOOKS: &[&str] = &[
     "applypatch-msg",
@@ -117,7 +117,7 @@ async fn everything(place: &Place, git: &Git, root: &Path) {
     let head = repo.resolve_commit("HEAD").await.unwrap().unwrap();
     let base = repo.resolve_commit("HEAD~1").await.unwrap().unwrap();
     let side = repo.branch_sha("side").await.unwrap().unwrap();
-    assert!(repo.branch_collision("side/x").await.unwrap().is_some());
+    assert_ne!(repo.room_for("side/x").await.unwrap(), Room::Free);
     assert!(!repo.is_shallow().await.unwrap() && repo.has_commits().await.unwrap() && !repo.is_bare().await.unwrap());
     assert_eq!(repo.head_branch().await.unwrap().as_deref(), Some("main"));
     assert_eq!(repo.upstream_of("side").await.unwrap(), None);
@@ -199,10 +199,8 @@ async fn no_program_the_repository_names_is_run_invariant_2() {
     assert!(!seen.exists(), "{}", std::fs::read_to_string(&seen).unwrap_or_default());
 
     // The one exception does run.
-    assert_eq!(
-        place.git.tree(&root).unwrap().run_post_checkout(&place_head(&place, &root)).await.unwrap(),
-        HookOutcome::Ok
-    );
+    let tree = place.git.tree(&root).unwrap();
+    assert_eq!(run_hook(&tree, &place_head(&place, &root)).await, HookOutcome::Ok);
     assert!(std::fs::read_to_string(&seen).unwrap().contains("post-checkout"));
 }
 

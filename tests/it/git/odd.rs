@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::sealed::{Place, add, put};
 use crate::support::stranger::Stranger;
-use worktree::git::{Expected, Git, MoveOutcome, RebaseOutcome, RefUpdate, Replay, admin};
+use worktree::git::{Expected, Git, MoveOutcome, RebaseOutcome, RefUpdate, Replay, Room, admin};
 
 /// Adds, fills, changes, rebases, lands and removes, and checks what can be seen on the way.
 async fn life(place: &Place, git: &Git, root: &Path) {
@@ -201,7 +201,7 @@ async fn ten_thousand_packed_branches_do_not_slow_a_lookup() {
     let repo = place.open(&root).await;
     let begun = std::time::Instant::now();
     assert_eq!(repo.branch_sha("b/09999").await.unwrap(), Some(head.clone()));
-    assert_eq!(repo.branch_collision("b/00001/x").await.unwrap().as_deref(), Some("refs/heads/b/00001"));
+    assert_eq!(repo.room_for("b/00001/x").await.unwrap(), Room::Collides("refs/heads/b/00001".to_owned()));
     assert_eq!(repo.refs_under("refs/heads/b").await.unwrap().len(), 10_000);
     if can_count(&place, &root) {
         let tips = repo.tips_against(&["refs/heads/b".to_owned()], &head).await.unwrap();

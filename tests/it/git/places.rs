@@ -1,7 +1,7 @@
 //! Where a path lies, and what a name resolves to.
 
 use super::sealed::{Place, put};
-use worktree::git::{Expected, RefUpdate};
+use worktree::git::{Expected, RefUpdate, Room};
 
 #[tokio::test]
 async fn a_path_anywhere_inside_finds_repository_and_worktree() {
@@ -104,12 +104,34 @@ async fn c06_names_that_exclude_each_other_are_found_both_ways() {
     place.run(&root, ["branch", "feat"]);
     place.run(&root, ["branch", "release/2026.4"]);
     let repo = place.open(&root).await;
-    let collision = async |name: &str| repo.branch_collision(name).await.unwrap();
-    assert_eq!(collision("feat/x/y").await.as_deref(), Some("refs/heads/feat"));
-    assert_eq!(collision("release").await.as_deref(), Some("refs/heads/release/2026.4"));
-    assert_eq!(collision("feat").await, None);
-    assert_eq!(collision("feature").await, None);
-    assert_eq!(collision("release/2026.5").await, None);
+    let collides = |name: &str| Room::Collides(name.to_owned());
+    let in_the_way = [
+        ("feat/x/y", collides("refs/heads/feat")),
+        ("release", collides("refs/heads/release/2026.4")),
+        ("feat", Room::Taken),
+        ("feature", Room::Free),
+        ("release/2026.5", Room::Free),
+    ];
+    // Loose, packed, loose again beside what is packed.
+    for change in [None, Some(["pack-refs", "--all"]), Some(["update-ref", "refs/heads/feat"])] {
+        if let Some(args) = change {
+            let head = (args[0] == "update-ref").then_some(head.as_str());
+            place.run(&root, args.into_iter().chain(head));
+        }
+        let before = repo.git().processes_started();
+        for (name, room) in &in_the_way {
+            assert_eq!(repo.room_for(name).await.unwrap(), *room, "{name} after {change:?}");
+        }
+        assert_eq!(repo.git().processes_started(), before, "the files tell it");
+    }
+    // An empty folder is in nobody's way; what is no plain ref is left to git.
+    std::fs::create_dir_all(root.join(".git/refs/heads/empty/deep")).unwrap();
+    assert_eq!(repo.room_for("empty").await.unwrap(), Room::Free);
+    place.run(&root, ["symbolic-ref", "refs/heads/sym", "refs/heads/feat"]);
+    let before = repo.git().processes_started();
+    assert_eq!(repo.room_for("sym").await.unwrap(), Room::Taken);
+    assert_eq!(repo.room_for("sym/x").await.unwrap(), collides("refs/heads/sym"));
+    assert_eq!(repo.git().processes_started(), before + 2);
     let error = repo.update_ref("refs/heads/feat/x", &head, Expected::Absent, "m").await.unwrap_err();
     assert_eq!(error.code().as_str(), "W121");
 }
@@ -251,4 +273,33 @@ async fn a_ref_is_read_as_git_reads_it_wherever_it_is_kept() {
     assert_eq!(repo.branch_sha("both").await.unwrap(), Some(second));
     // Only the symbolic one is left to git.
     assert_eq!(place.git.processes_started() - before, 1);
+}
+
+#[tokio::test]
+async fn what_was_discovered_is_believed_only_while_it_holds() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let deep = root.join("deep/er");
+    std::fs::create_dir_all(&deep).unwrap();
+    let git = &place.git;
+    let found = git.discover(&deep).await.unwrap().tree.unwrap();
+    assert_eq!(found.root(), root);
+    let asked = git.processes_started();
+    assert_eq!(git.discover(&deep).await.unwrap().tree.unwrap().root(), root);
+    assert_eq!(git.processes_started(), asked, "nothing has changed");
+    // Another repository between the path and the root, and no more.
+    place.run(&deep.join(".."), ["init", "--quiet"]);
+    assert_eq!(git.discover(&deep).await.unwrap().tree.unwrap().root(), root.join("deep"));
+    std::fs::remove_dir_all(root.join("deep/.git")).unwrap();
+    assert_eq!(git.discover(&deep).await.unwrap().tree.unwrap().root(), root);
+    // A configuration that places the files elsewhere is refused as the first time.
+    place.run(&root, ["config", "core.worktree", place.path().to_str().unwrap()]);
+    assert_eq!(git.discover(&deep).await.unwrap_err().code().as_str(), "W110");
+    place.run(&root, ["config", "--unset", "core.worktree"]);
+    assert_eq!(git.discover(&deep).await.unwrap().tree.unwrap().root(), root);
+    // Another repository in the same place.
+    std::fs::rename(root.join(".git"), place.path().join("old")).unwrap();
+    assert_eq!(git.discover(&deep).await.unwrap_err().code().as_str(), "W110");
+    place.run(&root, ["init", "--quiet", "--bare", "."]);
+    assert!(git.discover(&root).await.unwrap().tree.is_none(), "a bare one is asked about every time");
 }

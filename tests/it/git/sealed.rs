@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use worktree::git::{AddWorktree, Git, Repo, Sha, Tree};
+use worktree::git::{AddWorktree, Git, HookOutcome, Repo, Sha, Tree};
 
 /// A temporary directory with a home, and the git layer as it runs there.
 pub struct Place {
@@ -133,6 +133,11 @@ pub fn add(path: &Path, branch: &str, start: &Sha) -> AddWorktree {
         start: start.clone(),
         lock_reason: format!("iii worktree {branch}"),
     }
+}
+
+/// Runs the post-checkout hook of a worktree.
+pub async fn run_hook(tree: &Tree, sha: &Sha) -> HookOutcome {
+    tree.run_post_checkout(tree.post_checkout_hook().await.unwrap(), sha).await
 }
 
 /// Writes a file, and the directories above it.
