@@ -21,6 +21,8 @@ pub enum Action {
     Finalize,
     /// A worktree goes whose create was cut off, and in which nothing was changed.
     ClearUnfinished,
+    /// A worktree of the pool goes: nobody has asked for it, and nothing in it was changed.
+    Drain,
     /// What a failed create has made is taken back.
     RollBack,
     /// The record and git's entry of a worktree go whose directory is gone.
@@ -41,13 +43,14 @@ pub enum Action {
 
 impl Action {
     /// All actions.
-    pub const ALL: [Action; 14] = [
+    pub const ALL: [Action; 15] = [
         Action::Remove,
         Action::Prune,
         Action::PruneRehearsal,
         Action::PruneSkip,
         Action::Finalize,
         Action::ClearUnfinished,
+        Action::Drain,
         Action::RollBack,
         Action::Reconcile,
         Action::AbortOperation,
@@ -68,6 +71,7 @@ impl Action {
             Action::PruneSkip => "prune-skip",
             Action::Finalize => "finalize",
             Action::ClearUnfinished => "clear-unfinished",
+            Action::Drain => "drain",
             Action::RollBack => "roll-back",
             Action::Reconcile => "reconcile",
             Action::AbortOperation => "abort-operation",

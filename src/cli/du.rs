@@ -60,7 +60,13 @@ pub(super) async fn run(_arguments: Arguments, session: &Session) -> Outcome {
     if !rows.is_empty() {
         output::write(&table::render(&COLUMNS, &rows))?;
     }
-    output::line(&format!("total {}, trash {}", words::bytes(report.total_bytes), words::bytes(report.trash_bytes)))?;
+    let pool = if report.pool_bytes > 0 {
+        format!(" ({} of them ready for the next create)", words::bytes(report.pool_bytes))
+    } else {
+        String::new()
+    };
+    let (total, trash) = (words::bytes(report.total_bytes), words::bytes(report.trash_bytes));
+    output::line(&format!("total {total}{pool}, trash {trash}"))?;
     if let Some(warning) = report.warning() {
         output::complain(&format!("warning: {warning}; `worktree prune` removes what is finished"));
     }

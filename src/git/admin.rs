@@ -6,7 +6,7 @@
 //! 2. Only an entry that lies directly below `<common dir>/worktrees` is ever changed or dropped, one at a time and by
 //!    name. Nothing here follows a symbolic link to delete.
 //! 3. An entry leaves by one rename, so that git never sees half of one.
-//! 4. A marker is replaced as a whole: a crash leaves the old or the new one.
+//! 4. A marker is replaced as a whole: a process that is killed leaves the old or the new one.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -164,6 +164,14 @@ pub fn write_marker(entry: &AdminEntry, bytes: &[u8]) -> io::Result<()> {
     replace(&entry.dir, MARKER, bytes)
 }
 
+/// The same without waiting for the disk: after a loss of power the marker may be missing or empty.
+///
+/// # Errors
+/// When it cannot be written; the old marker then still stands.
+pub fn write_marker_unsynced(entry: &AdminEntry, bytes: &[u8]) -> io::Result<()> {
+    put_in_place(&entry.dir, MARKER, bytes, false)
+}
+
 /// The marker of the entry, if it has one.
 ///
 /// # Errors
@@ -266,6 +274,10 @@ fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    put_in_place(dir, name, bytes, true)
+}
+
+fn put_in_place(dir: &Path, name: &str, bytes: &[u8], synced: bool) -> io::Result<()> {
     // Two writers of one process must not share the temporary file.
     static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -273,9 +285,11 @@ fn replace(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if synced {
+            file.sync_all()?;
+        }
         fs::rename(&temporary, dir.join(name))?;
-        File::open(dir)?.sync_all()
+        if synced { File::open(dir)?.sync_all() } else { Ok(()) }
     })();
     if written.is_err() {
         found(fs::remove_file(&temporary))?;

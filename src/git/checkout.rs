@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Tree;
 use super::error::GitError;
 use super::parse;
 use super::parse::status::EntryKind;
 use super::sha::Sha;
+use super::{Git, Tree};
 
 /// What became of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,11 @@ struct Turn {
 impl Turn {
     /// A checkout that is alone gets all cores. Of several at once each gets its share: more processes than cores would
     /// only keep each other waiting.
-    fn take(running: Arc<AtomicUsize>) -> Turn {
+    fn take(git: &Git) -> Turn {
+        if git.is_in_background() {
+            return Turn { running: Arc::new(AtomicUsize::new(1)), workers: 1 };
+        }
+        let running = git.checkouts();
         let before = running.fetch_add(1, Ordering::Relaxed);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Turn { running, workers: (cores / (before + 1)).max(1) }
@@ -67,7 +71,7 @@ impl Tree {
     /// is missing.
     pub async fn checkout_fresh(&self) -> Result<(), GitError> {
         self.require_allowed_drivers().await?;
-        let turn = Turn::take(self.git.checkouts());
+        let turn = Turn::take(&self.git);
         self.command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
             // Git stays serial for small trees.
             .config("checkout.workers", &turn.workers.to_string())

@@ -197,9 +197,14 @@ impl Invocation {
         own_env.extend(self.env);
         let mut env = self.git.base_env().to_vec();
         env.extend(surroundings::for_process(&config, &own_env, self.writes, self.own_hooks));
+        let mut program = self.git.program()?;
+        if let Some(nice) = self.git.nice() {
+            let of_git = ["-n".into(), "10".into(), std::mem::replace(&mut program, nice).into()];
+            args.splice(0..0, of_git);
+        }
         Ok(Plan {
             what,
-            program: self.git.program()?,
+            program,
             args,
             cwd: self.cwd,
             env,

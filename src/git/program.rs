@@ -82,6 +82,7 @@ pub struct Git {
     shared: Arc<Shared>,
     limit: Duration,
     policy: Arc<Policy>,
+    in_background: bool,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Git {
     /// The git on the PATH of this process, each of whose processes may run for `limit`. Nothing is started yet.
     #[must_use]
     pub fn new(limit: Duration) -> Git {
-        Git { shared: Shared::new(std::env::vars_os()), limit, policy: Arc::default() }
+        Git { shared: Shared::new(std::env::vars_os()), limit, policy: Arc::default(), in_background: false }
     }
 
     /// The same, as if this process had been started with these variables on top of its own. They are scrubbed like
@@ -122,7 +123,7 @@ impl Git {
         let mut inherited: Vec<Variable> = std::env::vars_os().collect();
         inherited.retain(|(name, _)| env.iter().all(|(other, _)| other != name));
         inherited.extend(env);
-        Git { shared: Shared::new(inherited), limit: self.limit, policy: Arc::clone(&self.policy) }
+        Git { shared: Shared::new(inherited), ..self.clone() }
     }
 
     /// The same with another limit.
@@ -135,6 +136,23 @@ impl Git {
     #[must_use]
     pub fn with_policy(&self, policy: Policy) -> Git {
         Git { policy: Arc::new(policy), ..self.clone() }
+    }
+
+    /// The same for work that nobody waits for: its processes are nice to all others, and a checkout writes its files
+    /// with one of them.
+    #[must_use]
+    pub fn in_background(&self) -> Git {
+        Git { in_background: true, ..self.clone() }
+    }
+
+    /// Whether nobody waits for what is done through this value.
+    pub(super) fn is_in_background(&self) -> bool {
+        self.in_background
+    }
+
+    /// The program that lowers the priority of another one, with its arguments; none where there is no such program.
+    pub(super) fn nice(&self) -> Option<PathBuf> {
+        self.in_background.then(|| surroundings::find_program("nice", &self.shared.env)).flatten()
     }
 
     /// How many processes were started through this value and its clones.

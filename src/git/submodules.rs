@@ -81,6 +81,14 @@ impl Tree {
 }
 
 impl Tree {
+    /// Whether its index has submodules.
+    ///
+    /// # Errors
+    /// W102.
+    pub async fn has_submodules(&self) -> Result<bool, GitError> {
+        Ok(self.may_have_gitlinks() && !gitlinks(&self.listed().await?).is_empty())
+    }
+
     /// What keeps a status, which goes into the worktrees of submodules, from running what *their* configuration names.
     pub(super) async fn submodule_overrides(&self) -> Result<Vec<Variable>, GitError> {
         let mut overrides = Vec::new();

@@ -30,9 +30,9 @@ pub(super) const MADE: &str = "branch: Created for a worktree";
 pub struct AddWorktree {
     /// Its root; absolute, must not exist. Missing parents are made, and stay when adding fails.
     pub path: PathBuf,
-    /// The new branch.
-    pub branch: String,
-    /// The commit that the branch starts at.
+    /// The new branch; with none the commit is checked out without one.
+    pub branch: Option<String>,
+    /// The commit that the branch starts at, or that is checked out.
     pub start: Sha,
     /// Why it is locked: locked worktrees survive a `git worktree prune` that cannot see their directory. It should name
     /// this worktree alone, because a half-made entry is known by it.
@@ -77,7 +77,7 @@ impl Repo {
     /// W111 for a bad branch name or a relative path, W120 and W121 when the branch cannot be made, W102 when the path
     /// is taken, a lock stays taken, or git fails. In every case nothing of this call remains.
     pub async fn add_worktree(&self, add: &AddWorktree) -> Result<AdminEntry, GitError> {
-        branch_name::require(&add.branch)?;
+        add.branch.as_deref().map_or(Ok(()), branch_name::require)?;
         if !add.path.is_absolute() {
             let name = add.path.display().to_string();
             return Err(GitError::Malformed { name, why: "the path must be absolute" });
@@ -103,10 +103,8 @@ impl Repo {
     async fn added(&self, add: AddWorktree) -> Result<(Undo, AdminEntry), GitError> {
         let known = admin::names(&self.common_dir);
         let known = known.map_err(|source| GitError::reading(self.common_dir.join("worktrees"), source))?;
-        let full = format!("refs/heads/{}", add.branch);
-        match self.update_ref(&full, &add.start, Expected::Absent, MADE).await? {
-            RefUpdate::Done => {}
-            RefUpdate::Lost { .. } => return Err(GitError::BranchExists { branch: add.branch }),
+        if let Some(branch) = &add.branch {
+            self.make_branch(branch, &add.start).await?;
         }
         let addition = Addition { repo: self.clone(), add, known };
         match self.add_on_branch(&addition).await {
@@ -118,25 +116,38 @@ impl Repo {
         }
     }
 
+    /// Makes the branch of a worktree, marked as made for one.
+    ///
+    /// # Errors
+    /// W111 for a bad name, W120 and W121 when it cannot be made, W102.
+    pub async fn make_branch(&self, branch: &str, start: &Sha) -> Result<(), GitError> {
+        branch_name::require(branch)?;
+        match self.update_ref(&format!("refs/heads/{branch}"), start, Expected::Absent, MADE).await? {
+            RefUpdate::Done => Ok(()),
+            RefUpdate::Lost { .. } => Err(GitError::BranchExists { branch: branch.to_owned() }),
+        }
+    }
+
     async fn add_on_branch(&self, addition: &Addition) -> Result<AdminEntry, GitError> {
         let add = &addition.add;
         // A branch with the form of an object id is taken for that object; the worktree is put on it afterwards.
-        let is_like_an_object = add.branch.parse::<Sha>().is_ok();
+        let is_like_an_object = add.branch.as_ref().is_some_and(|branch| branch.parse::<Sha>().is_ok());
+        let named = add.branch.as_deref().filter(|_| !is_like_an_object);
         let mut patience = Patience::new(self.git.limit());
         loop {
             let output = self
                 .command(["worktree", "add", "--no-checkout", "--no-guess-remote", "--lock", "--reason"])
-                .args([add.lock_reason.as_str(), "--"])
+                .arg(&add.lock_reason)
+                .args(add.branch.is_none().then_some("--detach"))
+                .arg("--")
                 .arg(&add.path)
-                .arg(if is_like_an_object { add.start.as_str() } else { &add.branch })
+                .arg(named.unwrap_or(add.start.as_str()))
                 .writes()
                 .run()
                 .await?;
             if output.code == Some(0) {
-                if is_like_an_object {
-                    let full = format!("refs/heads/{}", add.branch);
-                    let head = self.git.tree(&add.path)?.command(["symbolic-ref", "HEAD", &full]);
-                    head.writes().run().await?.expect(&[0])?;
+                if let Some(branch) = add.branch.as_deref().filter(|_| is_like_an_object) {
+                    self.git.tree(&add.path)?.attach(branch).await?;
                 }
                 return self.verify_added(add);
             }
@@ -160,8 +171,8 @@ impl Repo {
             Link::Broken { why } => return Err(broken(why)),
         };
         let tree = self.git.tree(&add.path)?;
-        if tree.head_branch()?.as_deref() != Some(add.branch.as_str()) {
-            return Err(broken(format!("it is not on branch `{}`", add.branch)));
+        if tree.head_branch()? != add.branch {
+            return Err(broken(format!("it is not on {}", add.branch.as_deref().unwrap_or("a commit alone"))));
         }
         Ok(entry)
     }
@@ -180,15 +191,13 @@ impl Addition {
         if !self.take_back_entry() {
             return;
         }
-        let full = format!("refs/heads/{}", self.add.branch);
-        match self.repo.delete_ref(&full, &self.add.start).await {
+        let Some(branch) = &self.add.branch else { return };
+        match self.repo.delete_ref(&format!("refs/heads/{branch}"), &self.add.start).await {
             Ok(RefUpdate::Done) => {}
             Ok(RefUpdate::Lost { .. }) => {
-                tracing::warn!(branch = %self.add.branch, "the branch moved while its worktree failed; it is kept");
+                tracing::warn!(branch, "the branch moved while its worktree failed; it is kept");
             }
-            Err(error) => {
-                tracing::warn!(%error, branch = %self.add.branch, "the branch of a failed add is left behind");
-            }
+            Err(error) => tracing::warn!(%error, branch, "the branch of a failed add is left behind"),
         }
     }
 

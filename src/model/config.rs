@@ -151,6 +151,15 @@ pub struct Quota {
     pub disk_soft_bytes: u64,
 }
 
+/// Worktrees that are made before anybody asks for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pool {
+    /// How many stand ready for each repository from which worktrees are created; 0 is none.
+    #[schemars(range(max = 16))]
+    pub size: u64,
+}
+
 /// Settings of the worktree worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -189,6 +198,8 @@ pub struct WorktreeConfig {
     pub retention_hours: u64,
     /// How much disk the worktrees may use.
     pub quota: Quota,
+    /// Worktrees that are made before anybody asks for them.
+    pub pool: Pool,
     /// The record of everything that is destroyed.
     pub audit: Audit,
 }
@@ -210,6 +221,7 @@ impl Default for WorktreeConfig {
             gates: Gates::default(),
             retention_hours: 72,
             quota: Quota::default(),
+            pool: Pool::default(),
             audit: Audit::default(),
         }
     }
@@ -251,6 +263,8 @@ impl CopyFilter {
     }
 }
 
+/// The most worktrees that stand ready for one repository: each is a whole checkout on the disk.
+const MAX_POOL: u64 = 16;
 /// The smallest file of the audit log: a few entries.
 const MIN_AUDIT_BYTES: u64 = 4096;
 
@@ -303,6 +317,9 @@ impl Settings {
         };
         if config.audit.max_bytes < MIN_AUDIT_BYTES {
             return Err(refused("audit.max_bytes", format!("must be at least {MIN_AUDIT_BYTES}")));
+        }
+        if config.pool.size > MAX_POOL {
+            return Err(refused("pool.size", format!("must be at most {MAX_POOL}")));
         }
         if config.branch_prefix.is_empty() || !is_branch_name(&format!("{}x", config.branch_prefix)) {
             return Err(refused("branch_prefix", format!("`{}` starts no valid branch name", config.branch_prefix)));
@@ -454,7 +471,7 @@ mod tests {
                 "git": {"hooks": "run", "filters": [], "merge_drivers": [], "signing": "off", "skip_lfs_smudge": false},
                 "gates": {"allow_remove": true, "allow_force": false, "allow_branch_delete": true, "allow_land": true,
                     "allow_prune": true, "land_targets": ["*"], "repos": ["*"], "max_worktrees_per_repo": 0},
-                "retention_hours": 72, "quota": {"disk_soft_bytes": 0},
+                "retention_hours": 72, "quota": {"disk_soft_bytes": 0}, "pool": {"size": 0},
                 "audit": {"enabled": true, "directory": null, "max_bytes": 16_777_216}
             })
         );
@@ -468,6 +485,7 @@ mod tests {
             (json!({"audit": {"directory": "logs"}}), "audit.directory"),
             (json!({"audit": {"max_bytes": 10}}), "audit.max_bytes"),
             (json!({"quota": {"disk_hard_bytes": 10}}), "disk_hard_bytes"),
+            (json!({"pool": {"size": 17}}), "pool.size"),
             (json!({"branch_prefix": "-x"}), "branch_prefix"),
             (json!({"branch_prefix": ""}), "branch_prefix"),
             (json!({"branch_prefix": "a b"}), "branch_prefix"),

@@ -18,6 +18,7 @@ use super::catalog::{self, Worker};
 use crate::bus::iii::IiiBus;
 use crate::model::config::{Settings, WorktreeConfig};
 use crate::model::{Code, Error, Result};
+use crate::worktrees::pool;
 
 /// How often, and with which pause, a changed value is read when the engine does not answer.
 const READS: u32 = 20;
@@ -169,6 +170,7 @@ pub fn apply(worker: &Worker, settings: Settings) {
     }
     let same_queue = worker.ctx.settings().config.land_queue == settings.config.land_queue;
     worker.ctx.swap_settings(settings);
+    pool::wake_all(&worker.ctx);
     if !same_queue {
         let (ctx, dispatcher) = (worker.ctx.clone(), worker.dispatcher.clone());
         worker.ctx.background.spawn(async move { dispatcher.declare(&ctx).await });

@@ -29,7 +29,7 @@ use crate::model::id::RandomIds;
 use crate::model::{Code, Error};
 use crate::queue::Dispatcher;
 use crate::worktrees::context::{Background, Ports};
-use crate::worktrees::{Context, rebuild};
+use crate::worktrees::{Context, pool, rebuild};
 
 /// How often the link is looked at.
 const WATCH: Duration = Duration::from_secs(1);
@@ -408,6 +408,7 @@ impl Serving {
             up = now;
             if turn % REDRIVE_EVERY == 0 && up {
                 self.worker.dispatcher.redrive(&self.worker.ctx);
+                pool::wake_all(&self.worker.ctx);
             }
         }
         ServeError::TurnedAway { url: link.url.clone(), why: "the watch ended".to_owned() }
@@ -454,6 +455,7 @@ impl Serving {
     /// Takes no more work and waits, within bounds, until what runs has come to a recorded state.
     async fn stop(&self) {
         self.worker.dispatcher.stop();
+        self.worker.ctx.pool.stop();
         tracing::info!("stopping: no new land is taken, what runs comes to a recorded state");
         let quiet = async {
             self.calls.idle().await;

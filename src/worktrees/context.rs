@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::acting;
 use super::memo::Memo;
+use super::pool::Pool;
 use super::registry::Registry;
 use super::usage::Usage;
 use crate::audit;
@@ -58,6 +59,8 @@ pub struct Context {
     pub told_skips: Mutex<HashMap<String, String>>,
     /// Answers of git that the reads need again and again.
     pub memo: Memo,
+    /// Worktrees that are made before anybody asks for them.
+    pub pool: Pool,
     git: Git,
     settings: RwLock<Arc<Settings>>,
 }
@@ -77,6 +80,7 @@ impl Context {
             usage: Usage::default(),
             told_skips: Mutex::default(),
             memo: Memo::default(),
+            pool: Pool::default(),
             git,
             settings: RwLock::new(Arc::new(settings)),
         })

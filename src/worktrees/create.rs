@@ -1,13 +1,7 @@
 //! `worktree::create`: a new worktree on its own branch.
 //!
-//! All or nothing: what a failed create has made, it takes away again. Only the registration with git happens under
-//! the lock of the repository; the checkout, which takes the time, runs side by side with others.
-//!
-//! Killed here → found at the next start → done:
-//! - before there is a marker: a note of what was to be made (`intent`) → that is taken back.
-//! - after the registration, before the record: an entry whose marker is not `ready` and whose process is gone → nobody
-//!   was told of it, so it is taken away when nothing was changed in it.
-//! - after the record: a complete worktree.
+//! This module decides what is made: base, id, branch, place. How it is made, [`super::making`] knows, and
+//! [`super::pool`], which has some made beforehand.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +9,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::roll_back::{self, Fetched, Parents};
-use super::{Context, intent, marker, provision, request};
-use crate::git::admin::{self, AdminEntry};
-use crate::git::{AddWorktree, Found, GitError, HookOutcome, Repo, Room, Sha, Tree, from_text, to_text};
+use super::pool::{self, Reserved};
+use super::roll_back::Fetched;
+use super::{Context, making, provision, request};
+use crate::git::{Found, Repo, Room, Sha, Tree, from_text, to_text};
 use crate::model::config::{BranchNaming, Settings, is_branch_name};
 use crate::model::event::Event;
 use crate::model::id::{codename, dev_port, repo_slug};
@@ -75,6 +69,7 @@ pub struct Response {
 /// what git reports. Nothing is left behind then.
 pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let path = check(&request)?;
+    let _at_work = ctx.pool.create_begins();
     let settings = ctx.settings();
     let found = match ctx.git().discover(&path).await {
         Ok(found) => found,
@@ -84,10 +79,13 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     settings.require_repo(&repo_path)?;
     let repo = found.repo.clone();
     repo.require_allowed_drivers().await?;
-    require_budget(ctx, &settings, &repo.key(), &repo_path)?;
+    making::require_budget(ctx, &settings, &repo.key(), &repo_path)?;
     require_root_outside(&settings, &found, &repo_path).await?;
     // Before anything is fetched: a pull request that has its worktree is only named.
-    let (worktree_id, branch) = choose_name(ctx, &settings, &repo, &request).await?;
+    // What a pull request brings is not known before it is fetched, so the pool has nothing for it.
+    let reserved = if request.pr.is_none() { pool::reserve(ctx, &repo.key()) } else { None };
+    let first = reserved.as_ref().and_then(Reserved::worktree_id);
+    let (worktree_id, branch) = choose_name(ctx, &settings, &repo, &request, first).await?;
     let fetched = match request.pr {
         Some(number) => Some(fetch_pull(&repo, number).await?),
         None => None,
@@ -96,13 +94,12 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         Some(fetched) => (fetched.name.clone(), fetched.now.clone()),
         None => resolve_base(&found, request.base_ref.as_deref()).await?,
     };
-    let place = settings.root.join(repo_slug(&repo.key())).join(&worktree_id);
     let now = ctx.now();
-    let record = Record {
+    let mut record = Record {
         format: RECORD_FORMAT,
         repo_path: to_text(&repo_path),
         repo_key: repo.key(),
-        path: to_text(&place),
+        path: place(&settings, &repo, &worktree_id),
         branch,
         base_ref,
         base_sha: base_sha.to_string(),
@@ -114,7 +111,12 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         fence: 0,
         worktree_id,
     };
-    if let Err(error) = make(ctx, &settings, &repo, &record, &base_sha).await {
+    let chosen = reserved.filter(|reserved| reserved.worktree_id() == Some(&record.worktree_id));
+    let made = match chosen {
+        Some(reserved) => pooled(ctx, &settings, &repo, &request, (&mut record, &base_sha), reserved).await,
+        None => making::make(ctx, &settings, &repo, &record, &base_sha).await,
+    };
+    if let Err(error) = made {
         if let Some(fetched) = fetched {
             fetched.undo(&repo).await;
             return Err(error);
@@ -122,7 +124,8 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         return Err(explain_base(&found, &record, &base_sha, error).await);
     }
     ctx.events.emit(&Event::created(&record, ctx.now()));
-    provision::start(ctx, &settings, source_checkout(ctx, &found), &place);
+    pool::created(ctx, &found, &record);
+    provision::start(ctx, &settings, source_checkout(ctx, &found), &from_text(&record.path));
     Ok(Response {
         worktree_id: record.worktree_id,
         path: record.path,
@@ -133,6 +136,30 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         dev_port: record.dev_port,
         created_at: record.created_at,
     })
+}
+
+/// Where the worktree of an id lies.
+fn place(settings: &Settings, repo: &Repo, worktree_id: &str) -> String {
+    to_text(&settings.root.join(repo_slug(&repo.key())).join(worktree_id))
+}
+
+/// Makes the worktree out of one of the pool; where that will not do, in the ordinary way under another id.
+async fn pooled(
+    ctx: &Arc<Context>,
+    settings: &Settings,
+    repo: &Repo,
+    request: &Request,
+    (record, base_sha): (&mut Record, &Sha),
+    reserved: Reserved,
+) -> Result<()> {
+    if pool::hand_out(ctx, settings, repo, (record, base_sha), reserved).await? {
+        return Ok(());
+    }
+    let (worktree_id, branch) = choose_name(ctx, settings, repo, request, None).await?;
+    record.path = place(settings, repo, &worktree_id);
+    record.dev_port = dev_port(&worktree_id);
+    (record.worktree_id, record.branch) = (worktree_id, branch);
+    making::make(ctx, settings, repo, record, base_sha).await
 }
 
 /// The refusal that comes before any word about a path: a repository that may not be used is not looked at.
@@ -211,7 +238,7 @@ fn source_checkout(ctx: &Context, found: &Found) -> Option<Tree> {
 
 /// The base by its name, and its commit. That a branch names one that is there, git finds out when it makes the new
 /// branch, and [`explain_base`] then says so.
-async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, Sha)> {
+pub(super) async fn resolve_base(found: &Found, base_ref: Option<&str>) -> Result<(String, Sha)> {
     let name = base_ref.unwrap_or("HEAD");
     let sha = match &found.tree {
         // HEAD, and what is counted from it, is that of the checkout the caller named, which may be a linked one.
@@ -266,12 +293,19 @@ async fn fetch_pull(repo: &Repo, number: u64) -> Result<Fetched> {
 }
 
 /// The id and the branch of the new worktree. A generated name that is taken is replaced by another one; where a branch
-/// has the name of the prefix's folder (`iii` beside `iii/…`), the prefix is written with dashes.
-async fn choose_name(ctx: &Context, settings: &Settings, repo: &Repo, request: &Request) -> Result<(String, String)> {
+/// has the name of the prefix's folder (`iii` beside `iii/…`), the prefix is written with dashes. `first` is the id to
+/// begin with.
+async fn choose_name(
+    ctx: &Context,
+    settings: &Settings,
+    repo: &Repo,
+    request: &Request,
+    mut first: Option<&str>,
+) -> Result<(String, String)> {
     let mut prefix = settings.config.branch_prefix.clone();
     let mut refusal = None;
     for _ in 0..NAME_ATTEMPTS {
-        let id = format!("wt_{}", ctx.ids.next_hex12());
+        let id = first.take().map_or_else(|| format!("wt_{}", ctx.ids.next_hex12()), str::to_owned);
         let branch = match (&request.branch, request.pr, settings.config.branch_naming) {
             (Some(branch), _, _) => branch.clone(),
             (None, Some(number), _) => format!("{prefix}pr-{number}"),
@@ -314,165 +348,4 @@ async fn require_free(ctx: &Context, repo: &Repo, branch: &str) -> Result<()> {
         )),
         Room::Taken | Room::Free => Ok(()),
     }
-}
-
-/// Makes the worktree; after a failure nothing of it is left.
-async fn make(ctx: &Arc<Context>, settings: &Settings, repo: &Repo, record: &Record, base_sha: &Sha) -> Result<()> {
-    let (entry, parents) = register(ctx, settings, repo, record, base_sha).await?;
-    let completed = complete(ctx, record, &entry, base_sha).await;
-    if completed.is_err() {
-        roll_back::worktree(ctx, repo, record, base_sha).await;
-        parents.undo();
-        if Path::new(&record.path).exists() {
-            // It could not be taken back: the note stays with it.
-            return completed;
-        }
-    }
-    intent::settled(record);
-    completed
-}
-
-/// Registers the worktree with git and marks it as ours, under the lock of the repository.
-async fn register(
-    ctx: &Context,
-    settings: &Settings,
-    repo: &Repo,
-    record: &Record,
-    base_sha: &Sha,
-) -> Result<(AdminEntry, Parents)> {
-    let place = Path::new(&record.path);
-    let guard = ctx.registry.lock(&record.repo_key).await?;
-    // Again, now that nobody else can add one.
-    require_budget(ctx, settings, &record.repo_key, &from_text(&record.repo_path))?;
-    if place.symlink_metadata().is_ok() {
-        return Err(Error::new(
-            Code::GitFailed,
-            format!("{} is taken by something else; call create again", record.path),
-        ));
-    }
-    let parents = Parents::make(place)?;
-    if let Err(error) = intent::note(&guard, record) {
-        parents.undo();
-        return Err(error);
-    }
-    let add = AddWorktree {
-        path: place.to_owned(),
-        branch: record.branch.clone(),
-        start: base_sha.clone(),
-        lock_reason: format!("iii worktree {}", record.worktree_id),
-    };
-    let entry = match repo.add_worktree(&add).await {
-        Ok(entry) => entry,
-        Err(error) => {
-            parents.undo();
-            intent::settled(record);
-            return Err(error.into());
-        }
-    };
-    match marker::write(&entry, record, false) {
-        Ok(()) => Ok((entry, parents)),
-        Err(error) => {
-            roll_back::worktree(ctx, repo, record, base_sha).await;
-            parents.undo();
-            intent::settled(record);
-            Err(error)
-        }
-    }
-}
-
-/// Refuses when the repository has as many live worktrees as it may. Markers count those that are still being made.
-fn require_budget(ctx: &Context, settings: &Settings, repo_key: &str, repo_path: &Path) -> Result<()> {
-    let most = settings.config.gates.max_worktrees_per_repo;
-    if most == 0 {
-        return Ok(());
-    }
-    let mut live: std::collections::BTreeSet<String> = ctx
-        .registry
-        .records()
-        .into_iter()
-        .filter(|r| r.repo_key == repo_key && super::inspect::lifecycle_now(r) != Lifecycle::Orphaned)
-        .map(|r| r.worktree_id)
-        .collect();
-    let entries = admin::entries(&from_text(repo_key)).map_err(|error| {
-        Error::new(Code::GitFailed, format!("the worktrees of {repo_key} cannot be counted: {error}"))
-    })?;
-    for entry in entries.iter().filter(|entry| entry.gitdir.exists()) {
-        live.extend(marker::read(entry)?.map(|marker| marker.record.worktree_id));
-    }
-    let count = u64::try_from(live.len()).unwrap_or(u64::MAX);
-    if count < most {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::BudgetReached,
-        format!(
-            "{} already has {count} of {most} worktrees (gates.max_worktrees_per_repo); land, remove or prune one first",
-            repo_path.display()
-        ),
-    ))
-}
-
-/// Checks the files out, runs the hook, stores the record, and says in the marker that the worktree is complete.
-async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_sha: &Sha) -> Result<()> {
-    let tree = ctx.git().tree(Path::new(&record.path))?;
-    let (filled, hook) = tokio::join!(tree.checkout_fresh(), tree.post_checkout_hook());
-    filled?;
-    run_hook(&tree, record, hook, base_sha).await;
-    require_whole(ctx, record)?;
-    let guard = ctx.registry.lock(&record.repo_key).await?;
-    if let Err(error) = ctx.registry.put_record(&guard, record.clone()).await {
-        roll_back::record(ctx, record);
-        return Err(error);
-    }
-    if let Err(error) = marker::write(entry, record, true) {
-        ctx.registry.delete_record(&guard, &record.worktree_id).await?;
-        return Err(error);
-    }
-    drop(guard);
-    refresh_later(tree);
-    Ok(())
-}
-
-/// Refuses a worktree that is not what it was made as, whatever the hook said of itself.
-fn require_whole(ctx: &Context, record: &Record) -> Result<()> {
-    let (tree, _) = marker::require_tree(&ctx.git(), record)?;
-    match tree.head_branch()? {
-        Some(branch) if branch == record.branch => Ok(()),
-        other => Err(Error::new(
-            Code::GitFailed,
-            format!(
-                "the post-checkout hook left {} on {} instead of `{}`; repair the hook, then call create again",
-                record.path,
-                other.map_or_else(|| "no branch".to_owned(), |branch| format!("`{branch}`")),
-                record.branch
-            ),
-        )),
-    }
-}
-
-/// A hook that fails, or hangs until its limit, does not fail a create whose tree is complete.
-async fn run_hook(tree: &Tree, record: &Record, hook: Result<Option<PathBuf>, GitError>, base_sha: &Sha) {
-    let hook = match hook {
-        Ok(hook) => hook,
-        Err(error) => {
-            tracing::warn!(worktree = record.worktree_id, %error, "the post-checkout hook could not be run");
-            return;
-        }
-    };
-    match tree.run_post_checkout(hook, base_sha).await {
-        HookOutcome::Ok | HookOutcome::Missing | HookOutcome::Skipped => {}
-        outcome => tracing::warn!(worktree = record.worktree_id, ?outcome, "the post-checkout hook did not succeed"),
-    }
-}
-
-/// Right after a checkout every file is as old as the index, and git hashes all of them again at every status until
-/// the index is written once more. Doing that a second later makes every later status several times faster.
-fn refresh_later(tree: Tree) {
-    const UNTIL_NOT_RACY: std::time::Duration = std::time::Duration::from_millis(1_100);
-    tokio::spawn(async move {
-        tokio::time::sleep(UNTIL_NOT_RACY).await;
-        if let Err(error) = tree.refresh_index().await {
-            tracing::debug!(tree = %tree.root().display(), %error, "the index was not refreshed");
-        }
-    });
 }

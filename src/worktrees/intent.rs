@@ -7,6 +7,7 @@
 //! Invariants
 //! 1. Only what the note names is taken back: a directory that holds nothing but its `.git` file, git's entry for it,
 //!    and a branch that has not moved since this worker made it.
+//! 2. A worktree of the pool whose marker still says so was not handed out: only the branch goes, and HEAD leaves it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::repo_lock::RepoGuard;
 use super::{Context, marker};
 use crate::audit::{Action, Event};
 use crate::git::admin;
-use crate::git::{RefUpdate, Repo, from_text};
+use crate::git::{RefUpdate, Repo, Sha, from_text};
 use crate::model::id::is_worktree_id;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
@@ -117,6 +118,9 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bo
     if let Some(entry) = &entry
         && let Some(marker) = marker::read(entry)?
     {
+        if marker.pooled.is_some() {
+            return take_back_into_pool(ctx, repo, intent).await;
+        }
         // From here on the marker tells how far the create came; the note is for what is left after the entry.
         return Ok(marker.ready);
     }
@@ -124,7 +128,6 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bo
         tracing::warn!(path = intent.path, "a create that was cut off left something that holds files; it stays");
         return Ok(true);
     }
-    let name = branch_ref(&intent.branch);
     let start = intent.start.parse().map_err(|error| failed(root, error))?;
     let details = json!({"path": intent.path, "branch": intent.branch, "head_sha": intent.start, "cut_off": true});
     let event = Event::new(Action::RollBack, details).about(&intent.worktree_id, &repo.key());
@@ -139,11 +142,37 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bo
     if let Some(entry) = &entry {
         admin::drop_entry(repo.common_dir(), entry).map_err(|error| failed(root, error))?;
     }
+    take_back_branch(repo, intent, &start).await?;
+    Ok(true)
+}
+
+/// Takes back the branch, where this worker made it. A note of a worktree for the pool names none.
+async fn take_back_branch(repo: &Repo, intent: &Intent, start: &Sha) -> Result<()> {
+    if intent.branch.is_empty() {
+        return Ok(());
+    }
+    let name = branch_ref(&intent.branch);
     if repo.made_for_worktree(&name).await?
-        && let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&name, &start).await?
+        && let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&name, start).await?
     {
         tracing::warn!(branch = intent.branch, %current, "the branch of a create that was cut off has moved; it stays");
     }
+    Ok(())
+}
+
+/// Takes back what was done to a worktree of the pool that was about to be handed out, or to be made.
+async fn take_back_into_pool(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bool> {
+    if intent.branch.is_empty() {
+        return Ok(true);
+    }
+    let tree = ctx.git().tree(Path::new(&intent.path))?;
+    let start = intent.start.parse().map_err(|error| failed(Path::new(&intent.path), error))?;
+    let details = json!({"path": intent.path, "branch": intent.branch, "head_sha": intent.start, "cut_off": true});
+    ctx.audit(Event::new(Action::RollBack, details).about(&intent.worktree_id, &repo.key())).await?;
+    if tree.head_branch()?.as_deref() == Some(intent.branch.as_str()) {
+        tree.detach_at(&start).await?;
+    }
+    take_back_branch(repo, intent, &start).await?;
     Ok(true)
 }
 

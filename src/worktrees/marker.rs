@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. A directory is ours only when its `.git` names the admin entry, the entry names the directory, and the marker
 //!    in the entry names the id.
-//! 2. A marker that does not say `ready` belongs to a create that has not answered: nobody works there yet.
+//! 2. A marker that does not say `ready` belongs to a create that has not answered, or to the pool: nobody works there
+//!    yet.
 
 use std::path::Path;
 
@@ -23,9 +24,26 @@ pub struct Marker {
     pub ready: bool,
     /// The record as it was when the marker was written.
     pub record: Record,
-    /// The process whose create has not answered yet.
+    /// The process whose create has not answered yet, or whose pool the worktree stands in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creator: Option<u32>,
+    /// That nobody has asked for the worktree yet ([`super::pool`]). The record then has no branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
+}
+
+/// How far a worktree is that nobody has asked for yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pooled {
+    /// When all its files were there and had been looked at, in milliseconds since the epoch.
+    #[serde(default)]
+    pub ready_at: Option<i64>,
+    /// Under which conditions its files were written ([`crate::git::Conditions::digest`]).
+    #[serde(default)]
+    pub conditions: String,
+    /// The commit that it is being brought to; the one of the record until then.
+    #[serde(default)]
+    pub moving_to: Option<String>,
 }
 
 /// The format that this release writes.
@@ -41,11 +59,37 @@ fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
 /// `W102` when the file cannot be written.
 pub fn write(entry: &AdminEntry, record: &Record, ready: bool) -> Result<()> {
     let creator = (!ready).then(std::process::id);
-    let marker = Marker { format: FORMAT, ready, record: record.clone(), creator };
-    let bytes = serde_json::to_vec_pretty(&marker).map_err(|error| {
-        Error::new(Code::RecordUnreadable, format!("the marker cannot be written as JSON: {error}"))
-    })?;
-    admin::write_marker(entry, &bytes).map_err(|error| io_error("writing the marker", &entry.dir, &error))
+    let marker = Marker { format: FORMAT, ready, record: record.clone(), creator, pooled: None };
+    let written = admin::write_marker(entry, &json(&marker)?);
+    written.map_err(|error| io_error("writing the marker", &entry.dir, &error))
+}
+
+/// Writes the marker of a worktree that is being made for a caller. It need not be on the disk on return: it is for
+/// whoever comes after a process that was killed, and [`write()`] puts the last word there before anybody is answered.
+///
+/// # Errors
+/// `W102` when the file cannot be written.
+pub fn write_unfinished(entry: &AdminEntry, record: &Record) -> Result<()> {
+    let written = admin::write_marker_unsynced(entry, &json(&unfinished(record, None))?);
+    written.map_err(|error| io_error("writing the marker", &entry.dir, &error))
+}
+
+/// Writes the marker of a worktree that nobody has asked for yet.
+///
+/// # Errors
+/// `W102` when the file cannot be written.
+pub fn write_pooled(entry: &AdminEntry, record: &Record, pooled: &Pooled) -> Result<()> {
+    let written = admin::write_marker(entry, &json(&unfinished(record, Some(pooled.clone())))?);
+    written.map_err(|error| io_error("writing the marker", &entry.dir, &error))
+}
+
+fn unfinished(record: &Record, pooled: Option<Pooled>) -> Marker {
+    Marker { format: FORMAT, ready: false, record: record.clone(), creator: Some(std::process::id()), pooled }
+}
+
+fn json(marker: &Marker) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(marker)
+        .map_err(|error| Error::new(Code::RecordUnreadable, format!("the marker cannot be written as JSON: {error}")))
 }
 
 /// Brings the marker of a worktree up to its record, so that a registry that is rebuilt has the latest. A worktree

@@ -10,6 +10,8 @@
 //! | [`rebuild`], [`watch`] | the registry after the store lost records, and after somebody else wrote to it |
 //! | [`unsaved_work`] | the one predicate that every path that can delete asks |
 //! | [`discard`] | how the directory of a worktree goes: audit log, trash, entry |
+//! | [`making`] | how a worktree is made |
+//! | [`pool`] | worktrees that are made before anybody asks |
 //! | [`branch`] | how its branch goes, and the refs that keep what was destroyed |
 //! | [`trash`], [`kept`] | the trash, and what restores a worktree that was removed by force |
 //! | [`retention`], [`restore`] | how long that is kept, and how it comes back |
@@ -36,9 +38,11 @@ pub mod inspect;
 pub mod intent;
 pub mod kept;
 pub mod list;
+pub mod making;
 pub mod marker;
 pub mod memo;
 pub mod open_files;
+pub mod pool;
 pub mod provision;
 pub mod prune;
 pub mod rebuild;

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::marker::{self, Marker};
 use super::repo_lock::is_alive;
-use super::{Context, branch, discard, intent, remove, unsaved_work};
+use super::{Context, branch, discard, intent, pool, remove, unsaved_work};
 use crate::audit::Action;
 use crate::git::admin::{self, AdminEntry, Link};
 use crate::git::from_text;
@@ -41,7 +41,8 @@ pub async fn restore_lost(ctx: &Arc<Context>, only: Option<&str>) {
     }
 }
 
-/// Takes away what creates that were cut off have left, where it holds nothing.
+/// Takes away what creates that were cut off have left, where it holds nothing, and looks after the pools that a process
+/// has left.
 pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
     for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
         if let Err(error) = intent::take_back(ctx, &repo_key).await {
@@ -50,7 +51,7 @@ pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
     }
     for (repo_key, entry) in entries(ctx, only) {
         let cleared = match ours(ctx, &repo_key, &entry) {
-            Ok(Some(marker)) if !marker.ready => clear_one(ctx, &entry, &marker).await,
+            Ok(Some(marker)) if !marker.ready && marker.pooled.is_none() => clear_one(ctx, &entry, &marker).await,
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         };
@@ -58,10 +59,11 @@ pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
             tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
         }
     }
+    pool::adopt(ctx, only).await;
 }
 
 /// Git's entries in the repositories that are known, from records and from the directories below the worktree root.
-fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
+pub(super) fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
     let mut found = Vec::new();
     for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
         match admin::entries(&from_text(&repo_key)) {

@@ -104,6 +104,11 @@ pub async fn worktree(ctx: &Context, repo: &Repo, record: &Record, base_sha: &Sh
     if let Err(error) = dropped {
         tracing::warn!(path = record.path, %error, "what a failed create has made stays");
     }
+    branch(repo, record, base_sha).await;
+}
+
+/// Takes away the branch that a failed create has made, where it still is at the commit it was made at.
+pub async fn branch(repo: &Repo, record: &Record, base_sha: &Sha) {
     let name = branch_ref(&record.branch);
     note(&name, repo.delete_ref(&name, base_sha).await);
 }

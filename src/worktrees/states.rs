@@ -16,7 +16,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{Context, inspect, marker, prune, rebuild};
+use super::{Context, inspect, marker, pool, prune, rebuild};
 use crate::git::admin::{self, Link};
 use crate::git::{from_text, to_text};
 use crate::model::record::{Lifecycle, Record};
@@ -120,7 +120,7 @@ pub fn survey(ctx: &Context) -> Vec<Seen> {
     let records = ctx.registry.records();
     let mut seen: Vec<Seen> = records.iter().map(|record| look(ctx, record)).collect();
     for (id, path) in rebuild::places(ctx) {
-        if !records.iter().any(|record| Path::new(&record.path) == path) {
+        if !records.iter().any(|record| Path::new(&record.path) == path) && !pool::holds(ctx, &path) {
             seen.push(look_at_place(ctx, id, &path));
         }
     }

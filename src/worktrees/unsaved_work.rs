@@ -236,6 +236,24 @@ impl UnsavedWork {
         Ok(Cleared { work: Box::new(self), forced: false })
     }
 
+    /// Clears a worktree of the pool, at the commit where the pool has put it, when nobody has changed anything. One that
+    /// is not complete may lack files. That its commit is on no ref any more is nobody's loss: it was never worked on
+    /// here.
+    ///
+    /// # Errors
+    /// What it holds, in words.
+    pub fn clear_pooled(self, at: &Sha, complete: bool) -> Result<Cleared, String> {
+        let added = self.untracked + self.hidden + self.in_submodules + if complete { self.changed } else { 0 };
+        if added > 0 || self.operation.is_some() || !self.unknown.is_empty() {
+            return Err(self.describe());
+        }
+        match (&self.head, &self.branch) {
+            (Some(head), None) if head == at => Ok(Cleared { work: Box::new(self), forced: false }),
+            (_, Some(branch)) => Err(format!("the branch {branch} is checked out")),
+            (head, None) => Err(format!("another commit is checked out: {head:?}")),
+        }
+    }
+
     /// Clears a worktree whatever it holds, because the caller decided so.
     #[must_use]
     pub fn clear_forced(self) -> Cleared {

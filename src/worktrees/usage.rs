@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use super::{Context, marker, trash};
+use super::{Context, marker, pool, trash};
 use crate::model::record::Record;
 
 /// Bytes of the unit in which the system counts blocks.
@@ -44,6 +44,8 @@ pub struct UsageReport {
     pub measured_at: i64,
     /// By worktree id.
     pub worktrees: BTreeMap<String, TreeUsage>,
+    /// The worktrees of the pool, which nobody has asked for yet; part of the total.
+    pub pool_bytes: u64,
     /// All worktrees together, hardlinks once.
     pub total_bytes: u64,
     /// What lies in the trash, to be deleted or to be restored.
@@ -86,13 +88,14 @@ impl Usage {
     }
 }
 
-/// Measures all worktrees that have a record, and the trash. Takes as long as walking them does.
+/// Measures all worktrees that have a record, those of the pool, and the trash. Takes as long as walking them does.
 pub async fn measure(ctx: &Context) -> Arc<UsageReport> {
     let settings = ctx.settings();
     let mut plans = Vec::new();
     for record in ctx.registry.records() {
         plans.push(plan(ctx, &record).await);
     }
+    let pooled = pool::on_disk(ctx);
     let trash_dir = settings.root.join(trash::TRASH);
     let (now, limit) = (ctx.now(), settings.config.quota.disk_soft_bytes);
     let walked = tokio::task::spawn_blocking(move || {
@@ -101,6 +104,9 @@ pub async fn measure(ctx: &Context) -> Arc<UsageReport> {
         for plan in plans {
             let usage = walk(&plan.root, plan.ignored.as_deref(), &mut seen, &mut report.total_bytes);
             report.worktrees.insert(plan.id, usage);
+        }
+        for record in pooled {
+            report.pool_bytes += walk(Path::new(&record.path), None, &mut seen, &mut report.total_bytes).bytes;
         }
         walk(&trash_dir, None, &mut HashSet::new(), &mut report.trash_bytes);
         report

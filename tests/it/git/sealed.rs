@@ -129,7 +129,7 @@ impl Place {
 pub fn add(path: &Path, branch: &str, start: &Sha) -> AddWorktree {
     AddWorktree {
         path: path.to_owned(),
-        branch: branch.to_owned(),
+        branch: Some(branch.to_owned()),
         start: start.clone(),
         lock_reason: format!("iii worktree {branch}"),
     }

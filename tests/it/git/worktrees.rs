@@ -195,7 +195,7 @@ async fn an_add_nobody_waits_for_leaves_nothing_invariant_1() {
             let entry = admin::entry_for(repo.common_dir(), &add.path).unwrap().unwrap();
             admin::unlock(&entry).unwrap();
             repo.git().tree(&add.path).unwrap().remove(true).await.unwrap();
-            repo.delete_ref(&format!("refs/heads/{}", add.branch), &head).await.map(drop).unwrap();
+            repo.delete_ref(&format!("refs/heads/{}", add.branch.as_ref().unwrap()), &head).await.map(drop).unwrap();
         }
     }
     let until = Instant::now() + Duration::from_secs(5);

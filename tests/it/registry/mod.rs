@@ -6,6 +6,7 @@ mod bench;
 mod chaos;
 mod creating;
 mod lost;
+mod pooled;
 mod processes;
 mod removing;
 mod restoring;

@@ -148,6 +148,13 @@ async fn effect(stand: &Stand, key: &str) {
             let reason = pruned["skipped"][0]["reason"].as_str().unwrap();
             assert!(reason.contains("quota.disk_soft_bytes"), "{pruned}");
         }
+        "pool.size" => {
+            stand.create(&repository).await;
+            assert_eq!(repository.worktrees().len(), 2);
+            stand.configure(json!({"pool": {"size": 1}})).await;
+            let entries = || std::fs::read_dir(repository.path().join(".git/worktrees")).unwrap().count();
+            until("a worktree that nobody has asked for", || async { (entries() == 2).then_some(()) }).await;
+        }
         "audit.enabled" | "audit.directory" | "audit.max_bytes" => audited(stand, key).await,
         other => panic!("no effect of `{other}` is known"),
     }
