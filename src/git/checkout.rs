@@ -10,14 +10,12 @@
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::Tree;
 use super::error::GitError;
 use super::parse;
 use super::parse::status::EntryKind;
 use super::sha::Sha;
-use super::{Git, Tree};
 
 /// What became of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,33 +33,6 @@ pub enum MoveOutcome {
 /// How many paths are handed to one process.
 const CHUNK: usize = 500;
 
-/// One of the checkouts that fill worktrees at this moment.
-struct Turn {
-    running: Arc<AtomicUsize>,
-    /// How many processes may write files for it.
-    workers: usize,
-}
-
-impl Turn {
-    /// A checkout that is alone gets all cores. Of several at once each gets its share: more processes than cores would
-    /// only keep each other waiting.
-    fn take(git: &Git) -> Turn {
-        if git.is_in_background() {
-            return Turn { running: Arc::new(AtomicUsize::new(1)), workers: 1 };
-        }
-        let running = git.checkouts();
-        let before = running.fetch_add(1, Ordering::Relaxed);
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Turn { running, workers: (cores / (before + 1)).max(1) }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Tree {
     /// Writes all files of HEAD into a worktree that was added without any. Not for any other: what is there is
     /// overwritten.
@@ -71,7 +42,7 @@ impl Tree {
     /// is missing.
     pub async fn checkout_fresh(&self) -> Result<(), GitError> {
         self.require_allowed_drivers().await?;
-        let turn = Turn::take(&self.git);
+        let turn = self.git.turn(self.repo().common_dir()).await;
         self.command(["reset", "--hard", "--quiet", "--no-recurse-submodules"])
             // Git stays serial for small trees.
             .config("checkout.workers", &turn.workers.to_string())

@@ -61,6 +61,7 @@ mod submodules;
 mod surroundings;
 mod text;
 mod tree;
+mod turns;
 mod worktrees;
 
 pub use checkout::MoveOutcome;

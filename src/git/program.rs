@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::invocation::Invocation;
 use super::own_config::Memory;
 use super::parse::version::{self, Version};
 use super::surroundings::{self, Variable};
+use super::turns::Turns;
 use super::{Repo, Tree, branch_name};
 
 /// The oldest git that works here.
@@ -92,7 +93,7 @@ struct Shared {
     started: Arc<AtomicU64>,
     memory: Memory,
     places: Places,
-    checkouts: Arc<AtomicUsize>,
+    turns: Turns,
 }
 
 impl Shared {
@@ -104,7 +105,7 @@ impl Shared {
             started: Arc::default(),
             memory: Memory::default(),
             places: Places::default(),
-            checkouts: Arc::default(),
+            turns: Turns::default(),
         })
     }
 }
@@ -194,9 +195,9 @@ impl Git {
         &self.shared.places
     }
 
-    /// How many checkouts fill a worktree right now.
-    pub(super) fn checkouts(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.shared.checkouts)
+    /// Whose turn it is to write files.
+    pub(super) fn turns(&self) -> &Turns {
+        &self.shared.turns
     }
 
     pub(super) fn base_env(&self) -> &[Variable] {
