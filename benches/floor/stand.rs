@@ -106,12 +106,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the engine.
+    /// Connects to the engine as a caller, without telemetry.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
+        let mut options = InitOptions::default();
+        options.otel.get_or_insert_default().enabled = Some(false);
+        Self::with(url, options).await
+    }
+
+    /// Connects as a worker that does nothing but what the SDK does by default, telemetry included.
+    pub async fn bare_worker(url: &str) -> anyhow::Result<Self> {
+        Self::with(url, InitOptions::default()).await
+    }
+
+    async fn with(url: &str, mut options: InitOptions) -> anyhow::Result<Self> {
         static CLIENTS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = CLIENTS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let mut options = InitOptions { identity: WorkerIdentityMode::Explicit, ..InitOptions::default() };
-        options.otel.get_or_insert_default().enabled = Some(false);
+        options.identity = WorkerIdentityMode::Explicit;
         let name = format!("bench-{}-{number}", std::process::id());
         options.metadata = Some(WorkerMetadata { name, ..WorkerMetadata::default() });
         let sdk = register_worker(url, options);

@@ -12,6 +12,7 @@ use iii_sdk::runtime::{IIIConnectionState, WorkerMetadata};
 use iii_sdk::{IIIClient, InitOptions, RegisterFunction, RegisterTriggerType};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use super::bindings::{Bindings, BusEvents, Provider};
 use super::catalog::{self, Function, Worker};
@@ -31,20 +32,25 @@ use crate::queue::Dispatcher;
 use crate::worktrees::context::{Background, Ports};
 use crate::worktrees::{Context, pool, rebuild};
 
-/// How often the link is looked at.
+/// How often the link is looked at while something waits for the engine.
 const WATCH: Duration = Duration::from_secs(1);
-/// Every how many looks the engine is asked who is connected, while nothing waits for it.
-const ASK_EVERY: u32 = 15;
+/// How often otherwise.
+const IDLE_WATCH: Duration = Duration::from_secs(3);
+/// How often the engine is asked who is connected, while nothing waits for it.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+/// How long spans and log records are gathered before they leave, in milliseconds. The SDK's 100 would wake two threads
+/// ten times a second each.
+const TELEMETRY_MS: u64 = 5000;
 /// How often jobs are looked at that nobody may be running.
-const REDRIVE_EVERY: u32 = 30;
+const REDRIVE_EVERY: Duration = Duration::from_secs(30);
 /// Pause between two attempts to reach the engine.
 const RETRY: Duration = Duration::from_millis(500);
 /// How many attempts pass between two lines in the log.
 const SAY_EVERY: u32 = 20;
 /// How long the engine may take to name the connection.
 const ASK_LIMIT: Duration = Duration::from_secs(3);
-/// After how many looks at a link that is back its bindings are taken to be complete.
-const SETTLED_AFTER: u32 = 10;
+/// How long after a link is back its bindings are taken to be complete.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// How long git may take to tell its version.
 const GIT_VERSION_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for running work to come to a recorded state.
@@ -149,7 +155,13 @@ fn connect(url: &str) -> IIIClient {
         description: Some(WORKER_DESCRIPTION.to_owned()),
         ..WorkerMetadata::default()
     };
-    iii_sdk::register_worker(url, InitOptions { metadata: Some(metadata), ..InitOptions::default() })
+    let mut options = InitOptions { metadata: Some(metadata), ..InitOptions::default() };
+    let telemetry = options.otel.get_or_insert_default();
+    telemetry.logs_flush_interval_ms = Some(TELEMETRY_MS);
+    if std::env::var_os("OTEL_SPANS_FLUSH_INTERVAL_MS").is_none() {
+        telemetry.spans_flush_interval_ms = Some(TELEMETRY_MS);
+    }
+    iii_sdk::register_worker(url, options)
 }
 
 /// The name under which the SDK announces this worker.
@@ -381,14 +393,19 @@ impl Serving {
         let mut up = true;
         let mut known = self.connection.clone();
         let mut settled = None;
-        for turn in 1_u32.. {
-            tokio::time::sleep(WATCH).await;
+        let (mut asked, mut redriven) = (Instant::now(), Instant::now());
+        loop {
+            let busy = self.is_at_work();
+            tokio::time::sleep(if busy || !up { WATCH } else { IDLE_WATCH }).await;
             if let Err(error) = link.require_welcome() {
                 return error;
             }
             let now = link.is_up();
-            let asks = now && (!up || self.is_at_work() || turn % ASK_EVERY == 0);
+            let asks = now && (!up || busy || self.is_at_work() || asked.elapsed() >= ASK_EVERY);
             let connection = if asks { connection(&self.bus).await } else { None };
+            if asks {
+                asked = Instant::now();
+            }
             let is_another = known.is_some() && connection.is_some() && known != connection;
             if up && (!now || is_another) {
                 tracing::warn!(url = link.url, "the engine is gone; waiting for it");
@@ -399,19 +416,20 @@ impl Serving {
                 if let Err(error) = self.catch_up(link).await {
                     return error;
                 }
-                settled = Some(turn + SETTLED_AFTER);
+                settled = Some(Instant::now() + SETTLED_AFTER);
             }
-            if now && settled == Some(turn) {
+            if now && settled.is_some_and(|settled| settled <= Instant::now()) {
+                settled = None;
                 self.forget_stale_bindings().await;
             }
             known = connection.or(known);
             up = now;
-            if turn % REDRIVE_EVERY == 0 && up {
+            if up && redriven.elapsed() >= REDRIVE_EVERY {
+                redriven = Instant::now();
                 self.worker.dispatcher.redrive(&self.worker.ctx);
                 pool::wake_all(&self.worker.ctx);
             }
         }
-        ServeError::TurnedAway { url: link.url.clone(), why: "the watch ended".to_owned() }
     }
 
     /// Whether something would wait in vain for an engine that went away and came back.

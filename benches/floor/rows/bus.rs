@@ -19,7 +19,7 @@ use crate::stand::{Client, Stand};
 pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
     if bench.wants("bus") {
         let stand = Stand::dev(&bench.place, "bus", json!({})).await?;
-        let bare = Client::connect(&stand.url).await?;
+        let bare = Client::bare_worker(&stand.url).await?;
         bare.register("bench::nothing", |_| json!({"ok": true})).await?;
         memory(bench, &stand).await?;
         crowd(bench, &stand).await?;
