@@ -40,7 +40,7 @@ impl Size {
             many: 300,
             crowd: 499,
             records: (5_000, 50),
-            lands: 100,
+            lands: 40,
             at_once: 20,
             rounds: 7,
             calls: 2_000,

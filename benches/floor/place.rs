@@ -14,14 +14,29 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new one.
+    /// A new one where temporary files go (`TMPDIR`).
     pub fn new() -> anyhow::Result<Self> {
-        let root = tempfile::Builder::new().prefix("worktree-bench-").tempdir()?;
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// A new one beside what cargo builds, for what must reach a disk.
+    pub fn on_disk() -> anyhow::Result<Self> {
+        Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    fn within(dir: &Path) -> anyhow::Result<Self> {
+        let root = tempfile::Builder::new().prefix("worktree-bench-").tempdir_in(dir)?;
         let home = root.path().join("home");
         std::fs::create_dir(&home)?;
         let config = "[user]\n\tname = Bench\n\temail = bench@bench.invalid\n[init]\n\tdefaultBranch = main\n";
         std::fs::write(home.join(".gitconfig"), config)?;
         Ok(Place { root })
+    }
+
+    /// Whether it lies in memory.
+    pub fn is_in_memory(&self) -> bool {
+        nix::sys::statfs::statfs(self.root.path())
+            .is_ok_and(|stat| stat.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC)
     }
 
     /// A path in it.

@@ -17,7 +17,8 @@ pub fn write(bench: &Bench, publish: bool) -> anyhow::Result<()> {
     for curve in &bench.curves {
         println!("{}", slope(curve));
     }
-    let found = json!({"machine": machine()?, "rows": bench.rows, "curves": bench.curves});
+    let machine = machine(bench)?;
+    let found = json!({"machine": machine, "rows": bench.rows, "curves": bench.curves});
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let place = target.join("bench");
     std::fs::create_dir_all(&place)?;
@@ -25,7 +26,7 @@ pub fn write(bench: &Bench, publish: bool) -> anyhow::Result<()> {
     println!("written: {}", place.join("floor.json").display());
     if publish {
         let mut page = String::from("# Speed\n\n");
-        writeln!(page, "{}\n", machine()?)?;
+        writeln!(page, "{machine}\n")?;
         writeln!(page, "{table}")?;
         if !bench.curves.is_empty() {
             writeln!(page, "![How costs grow](speed.svg)\n")?;
@@ -74,9 +75,10 @@ fn slope(curve: &Curve) -> String {
 }
 
 /// What the figures were taken on.
-fn machine() -> anyhow::Result<String> {
+fn machine(bench: &Bench) -> anyhow::Result<String> {
     let cores = std::thread::available_parallelism()?;
     let git = std::process::Command::new("git").arg("version").output().context("git")?;
     let git = String::from_utf8(git.stdout)?;
-    Ok(format!("Measured on {cores} cores, {}, {}.", std::env::consts::OS, git.trim()))
+    let place = if bench.place.is_in_memory() { "in memory (tmpfs)" } else { "on disk" };
+    Ok(format!("Measured on {cores} cores, {}, {}; repositories {place}.", std::env::consts::OS, git.trim()))
 }

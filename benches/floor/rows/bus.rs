@@ -13,6 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use super::create::settled;
 use crate::measure::{Bench, Samples, Times, timed};
+use crate::place::Place;
 use crate::stand::{Client, Stand};
 
 /// The rows of this subject.
@@ -98,7 +99,8 @@ async fn by_twenty(url: &str, calls: usize, function: &'static str, payload: Val
 }
 
 async fn engine(bench: &mut Bench) -> anyhow::Result<()> {
-    let stand = Stand::dev(&bench.place, "engine", json!({})).await?;
+    let disk = Place::on_disk()?;
+    let stand = Stand::dev(&disk, "engine", json!({})).await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let echo = tokio::spawn(async move {
@@ -121,7 +123,7 @@ async fn engine(bench: &mut Bench) -> anyhow::Result<()> {
         })
         .await?;
     let (mut invoke, mut set, mut enqueue) = (Samples::default(), Samples::default(), Samples::default());
-    let mut file = std::fs::File::create(bench.place.path("synced"))?;
+    let mut file = std::fs::File::create(disk.path("synced"))?;
     let frame =
         json!({"type": "invokefunction", "invocation_id": "0", "function_id": "engine::none", "data": {"a": 1}});
     for round in 0..bench.size.calls.min(400) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::measure::{Bench, Samples, timed};
+use crate::measure::{Bench, Row, Samples, Times, timed};
 use crate::place::Place;
 use crate::stand::Stand;
 
@@ -24,6 +24,9 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
     }
     if bench.wants("create-late") {
         late(bench).await?;
+    }
+    if bench.wants("create-pool") {
+        pooled(bench).await?;
     }
     Ok(())
 }
@@ -73,7 +76,7 @@ async fn at_once(bench: &mut Bench) -> anyhow::Result<()> {
     let repository = bench.place.repository("create-many", size.large_files, size.large_commits)?;
     let stand = Stand::dev(&bench.place, "create-at-once", json!({})).await?;
     let mut samples = Samples::default();
-    for round in 0..size.rounds.min(3) {
+    for round in 0..size.rounds.min(2) {
         let paths: Vec<(PathBuf, String)> = (0..size.at_once)
             .map(|n| (bench.place.path(&format!("floor-many-{n}")), format!("floor-{round}-{n}")))
             .collect();
@@ -128,4 +131,50 @@ async fn late(bench: &mut Bench) -> anyhow::Result<()> {
     let work = format!("create number {} of a repository with one file", size.crowd + 1);
     bench.row(&work, "git worktree add --no-checkout", 1.2, &samples);
     Ok(())
+}
+
+/// A create that is handed a worktree from the pool.
+async fn pooled(bench: &mut Bench) -> anyhow::Result<()> {
+    let size = bench.size;
+    let repository = bench.place.repository("create-pooled", size.large_files, size.large_commits)?;
+    let stand = Stand::dev(&bench.place, "create-pooled-stand", json!({"pool": {"size": 2}})).await?;
+    // The first tells the pool that there is such a repository.
+    stand.create(&repository).await?;
+    let mut times = Times::default();
+    for _ in 0..size.rounds {
+        ready(&repository, 2).await?;
+        settled().await;
+        let (time, (id, _)) = timed(stand.create(&repository)).await?;
+        times.push(time);
+        remove(&stand, &id).await?;
+    }
+    let (ours, rounds) = (times.median(), size.rounds);
+    bench.keep(Row {
+        work: "create from the pool on L".to_owned(),
+        floor: "30 ms".to_owned(),
+        ours,
+        floor_value: 30.0,
+        ratio: ours / 30.0,
+        target: 1.0,
+        unit: "ms",
+        rounds,
+    });
+    Ok(())
+}
+
+/// Waits until this many worktrees have their files and wait in the pool: their entries have a detached `HEAD`.
+async fn ready(repository: &Path, count: usize) -> anyhow::Result<()> {
+    for _ in 0..600 {
+        let entries = std::fs::read_dir(repository.join(".git/worktrees"))?;
+        let waits = |dir: &Path| {
+            let head = std::fs::read_to_string(dir.join("HEAD")).unwrap_or_default();
+            dir.join("index").exists() && !head.starts_with("ref:")
+        };
+        let found = entries.filter(|entry| entry.as_ref().is_ok_and(|entry| waits(&entry.path()))).count();
+        if found >= count {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("the pool does not fill")
 }
