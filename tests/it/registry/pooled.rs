@@ -229,7 +229,12 @@ async fn the_pool_follows_the_configuration() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_hook_runs_when_it_is_handed_out() {
-    let (stand, repository, ids) = stand_with(1).await;
+    let (stand, repository, before) = stand_with(1).await;
+    // Where a user has hooks elsewhere, the first one changes the repository's configuration, and with it the pool.
+    repository.hook("post-checkout", "#!/bin/sh\n");
+    stand.create(&repository).await;
+    let another = || async { Some(filled(&stand, &repository, 1).await).filter(|ids| ids.is_disjoint(&before)) };
+    let ids = until("a pool for what holds now", another).await;
     let seen = stand.seal.path().join("seen");
     repository.hook("post-checkout", &format!("#!/bin/sh\necho \"$@\" $(pwd) >> {}\nexit 3\n", seen.display()));
     let created = stand.create(&repository).await;
