@@ -10,13 +10,11 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 use super::Repo;
 use super::error::GitError;
-use super::parse;
 use super::parse::config::Scoped;
-use super::text::bytes_to_text;
+use super::ref_files;
+use super::text::{bytes_to_text, digest};
 
 /// The conditions at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,26 +31,22 @@ impl Repo {
     /// # Errors
     /// W102.
     pub async fn conditions(&self) -> Result<Conditions, GitError> {
-        let output = self.command(["config", "--list", "--show-scope", "--includes", "-z"]).run().await?.stdout()?;
-        // What this worker passes on its own command lines is always the same.
-        let mut entries = parse::config::scoped(&output)?;
-        entries.retain(|entry| entry.scope != "command");
-        let mut digest = Sha256::new();
+        let entries = self.configured().await?;
+        let mut all = Vec::new();
+        let mut add = |part: &[u8]| {
+            all.extend(part.len().to_le_bytes());
+            all.extend(part);
+        };
         for entry in &entries {
-            for part in [&entry.key, &entry.value] {
-                digest.update(part.len().to_le_bytes());
-                digest.update(part);
-            }
+            add(&entry.key);
+            add(&entry.value);
         }
         for file in self.attribute_files(&entries) {
-            let held = std::fs::read(&file).unwrap_or_default();
-            digest.update(held.len().to_le_bytes());
-            digest.update(held);
+            add(&std::fs::read(&file).unwrap_or_default());
         }
         let policy = self.git.policy();
-        digest.update(format!("{:?} {}", policy.filters, policy.skip_lfs_smudge));
-        let digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Conditions { digest, incomparable: self.incomparable(&entries) })
+        add(format!("{:?} {}", policy.filters, policy.skip_lfs_smudge).as_bytes());
+        Ok(Conditions { digest: digest(&all), incomparable: self.incomparable(&entries) })
     }
 
     /// Where attributes lie that belong to no commit.
@@ -72,7 +66,7 @@ impl Repo {
     }
 
     fn incomparable(&self, entries: &[Scoped]) -> Option<String> {
-        if self.common_dir.join("reftable").symlink_metadata().is_ok() {
+        if ref_files::is_reftable(&self.common_dir) {
             return Some("its refs are kept in another format than files".to_owned());
         }
         entries.iter().find_map(|entry| {

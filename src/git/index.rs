@@ -10,7 +10,7 @@
 //!
 //! Source: gitformat-index(5).
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 /// What an index holds.
@@ -52,6 +52,9 @@ pub(super) struct Index {
     pub(super) tree: Option<String>,
 }
 
+/// Signature, version and number of entries come before the first entry.
+const HEADER: usize = 12;
+const COUNT_AT: usize = 8;
 /// Mode, size and name are further on; both times, device and inode come before them.
 const MODE_AT: usize = 24;
 /// Everything of an entry before the object name.
@@ -72,9 +75,17 @@ pub(super) fn scan(git_dir: &Path) -> Option<Holds> {
     }
 }
 
+/// How many files the index of this git directory has; `None` when it cannot be read.
+pub(super) fn count(git_dir: &Path) -> Option<usize> {
+    let mut header = [0; HEADER];
+    std::fs::File::open(git_dir.join("index")).ok()?.read_exact(&mut header).ok()?;
+    header.starts_with(b"DIRC").then_some(())?;
+    usize::try_from(number(&header, COUNT_AT)?).ok()
+}
+
 /// Reads an index and, when there are no more than `most`, its entries; `None` when git has to be asked.
 pub(super) fn entries(bytes: &[u8], most: usize) -> Option<Index> {
-    let count = usize::try_from(number(bytes, 8)?).ok()?;
+    let count = usize::try_from(number(bytes, COUNT_AT)?).ok()?;
     (count <= most).then(|| read(bytes, Some(count))).flatten()
 }
 
@@ -94,8 +105,8 @@ fn read_named(bytes: &[u8], name: usize, keep: Option<usize>) -> Option<Index> {
     }
     let end = bytes.len().checked_sub(name)?;
     let mut path = Vec::new();
-    let mut at = 12;
-    for _ in 0..number(bytes, 8)? {
+    let mut at = HEADER;
+    for _ in 0..number(bytes, COUNT_AT)? {
         let mode = number(bytes, at + MODE_AT)?;
         if mode == DIRECTORY {
             return None;

@@ -15,6 +15,7 @@ use super::branch_name;
 use super::error::GitError;
 use super::refs::short_branch;
 use super::sha::Sha;
+use super::text::digest;
 
 /// The longest loose ref that is read, in bytes: an object name with room to spare.
 const LONGEST: u64 = 256;
@@ -36,9 +37,14 @@ pub(super) enum Told {
     AskGit,
 }
 
+/// Whether refs are kept in another format than files.
+pub(super) fn is_reftable(common_dir: &Path) -> bool {
+    common_dir.join("reftable").symlink_metadata().is_ok()
+}
+
 /// Looks for the ref of this full, valid name. Does not block on what is no plain file.
 pub(super) fn look(common_dir: &Path, full_name: &str) -> Told {
-    if OF_ONE_WORKTREE.iter().any(|start| full_name.starts_with(start)) || common_dir.join("reftable").exists() {
+    if OF_ONE_WORKTREE.iter().any(|start| full_name.starts_with(start)) || is_reftable(common_dir) {
         return Told::AskGit;
     }
     match read(&common_dir.join(full_name), LONGEST) {
@@ -59,11 +65,9 @@ pub(super) fn packed_below(common_dir: &Path, dir: &str) -> Option<Option<String
         Found::Nothing => return Some(None),
         Found::Other => return None,
     };
-    let folder = format!(" {dir}/");
-    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#"));
-    let names = lines.filter_map(|line| line.get(line.iter().position(|byte| *byte == b' ')?..));
-    let mut below = names.filter(|name| name.starts_with(folder.as_bytes()));
-    Some(below.next().map(|name| String::from_utf8_lossy(&name[1..]).into_owned()))
+    let folder = format!("{dir}/");
+    let mut below = packed_refs(&bytes).filter(|(_, name)| name.starts_with(folder.as_bytes()));
+    Some(below.next().map(|(_, name)| String::from_utf8_lossy(name).into_owned()))
 }
 
 /// What `HEAD` holds.
@@ -122,7 +126,7 @@ pub(super) fn head(git_dir: &Path, common_dir: &Path) -> Result<Told, GitError> 
 
 /// A text that differs whenever a remote-tracking ref does; empty when there is none. `None`: git has to be asked.
 pub(super) fn remotes_digest(common_dir: &Path) -> Option<String> {
-    if common_dir.join("reftable").exists() {
+    if is_reftable(common_dir) {
         return None;
     }
     let mut all = Vec::new();
@@ -130,27 +134,14 @@ pub(super) fn remotes_digest(common_dir: &Path) -> Option<String> {
     // After the loose ones, for the reason of invariant 1.
     match read(&common_dir.join("packed-refs"), LARGEST) {
         Found::Bytes(bytes) => {
-            for line in bytes.split(|byte| *byte == b'\n').filter(|line| names_remote(line)) {
-                all.extend(line);
-                all.push(b'\n');
+            for (sha, name) in packed_refs(&bytes).filter(|(_, name)| name.starts_with(b"refs/remotes/")) {
+                all.extend([sha, b" ", name, b"\n"].concat());
             }
         }
         Found::Nothing => {}
         Found::Other => return None,
     }
     Some(if all.is_empty() { String::new() } else { digest(&all) })
-}
-
-/// Whether a line of `packed-refs` is about a remote-tracking ref.
-fn names_remote(line: &[u8]) -> bool {
-    let name = line.splitn(2, |byte| *byte == b' ').nth(1);
-    name.is_some_and(|name| name.starts_with(b"refs/remotes/"))
-}
-
-/// A text that stands for these bytes.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    let digest = <sha2::Sha256 as sha2::Digest>::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Appends path and content of every file below `dir`; `None` for anything that is neither file nor directory, and when
@@ -215,21 +206,24 @@ fn loose(bytes: &[u8]) -> Told {
     }
 }
 
-/// Looks through lines of `<object> <name>`; a line that begins with `^` is about the tag before it.
 fn packed(bytes: &[u8], full_name: &str) -> Told {
-    let name = full_name.as_bytes();
-    let mut lines = bytes.split(|byte| *byte == b'\n');
-    let Some(line) = lines.find(|line| {
-        let rest = line.strip_suffix(name);
-        rest.is_some_and(|rest| rest.ends_with(b" ") && rest.len() > 40)
-    }) else {
-        return Told::Absent;
-    };
-    let sha = &line[..line.len() - name.len() - 1];
-    match std::str::from_utf8(sha).map(str::parse) {
-        Ok(Ok(sha)) => Told::Is(sha),
-        _ => Told::AskGit,
+    match packed_refs(bytes).find(|(_, name)| *name == full_name.as_bytes()) {
+        None => Told::Absent,
+        Some((sha, _)) => match std::str::from_utf8(sha).map(str::parse) {
+            Ok(Ok(sha)) => Told::Is(sha),
+            _ => Told::AskGit,
+        },
     }
+}
+
+/// Objects and names of packed refs: lines of `<object> <name>`. A line that begins with `#` is the head, one that begins
+/// with `^` is about the tag before it.
+fn packed_refs(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#") && !line.starts_with(b"^"));
+    lines.filter_map(|line| {
+        let at = line.iter().position(|byte| *byte == b' ')?;
+        Some((&line[..at], &line[at + 1..]))
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::invocation::Invocation;
 use super::parse;
 use super::ref_files::{self, Told};
 use super::sha::Sha;
+use super::text::digest;
 use super::{Repo, Tree};
 
 /// What a ref must be for an update to happen.
@@ -154,7 +155,7 @@ impl Repo {
             .run()
             .await?
             .stdout()?;
-        Ok(if output.is_empty() { String::new() } else { ref_files::digest(&output) })
+        Ok(if output.is_empty() { String::new() } else { digest(&output) })
     }
 
     /// Moves or creates a ref if it is as expected, with `message` in its reflog. The names are full.

@@ -10,9 +10,9 @@ use super::error::GitError;
 use super::invocation::Invocation;
 use super::own_config::Place;
 use super::parse;
-use super::ref_files;
+use super::parse::config::Scoped;
 use super::sha::Sha;
-use super::text::{bytes_to_text, to_text};
+use super::text::{bytes_to_text, digest, to_text};
 
 /// A repository. Runs `git --git-dir=<common dir>`. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -88,18 +88,23 @@ impl Repo {
     /// # Errors
     /// W102.
     pub async fn settings(&self) -> Result<BTreeMap<String, String>, GitError> {
+        let entries = self.configured().await?.into_iter();
+        Ok(entries.map(|entry| (bytes_to_text(&entry.key), bytes_to_text(&entry.value))).collect())
+    }
+
+    /// The configuration in force, entry by entry, without what this worker passes on its own command lines.
+    pub(super) async fn configured(&self) -> Result<Vec<Scoped>, GitError> {
         let output = self.command(["config", "--list", "--show-scope", "--includes", "-z"]).run().await?.stdout()?;
-        let entries = parse::config::scoped(&output)?;
-        // What this worker passes on its own command lines is not the repository's.
-        let set = entries.into_iter().filter(|entry| entry.scope != "command");
-        Ok(set.map(|entry| (bytes_to_text(&entry.key), bytes_to_text(&entry.value))).collect())
+        let mut entries = parse::config::scoped(&output)?;
+        entries.retain(|entry| entry.scope != "command");
+        Ok(entries)
     }
 
     /// A text that differs whenever the repository's own configuration does; `None` when that is no plain file. What it
     /// includes is not looked at.
     #[must_use]
     pub fn config_digest(&self) -> Option<String> {
-        self.place().text().map(|text| ref_files::digest(&text))
+        self.place().text().map(|text| digest(&text))
     }
 
     /// Whether it has no checkout of its own.

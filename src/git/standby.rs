@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::checkout::MoveOutcome;
 use super::error::GitError;
 use super::sha::Sha;
-use super::{Tree, branch_name};
+use super::{Tree, branch_name, index};
 
 /// What became of bringing a worktree to another commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Tree {
     pub async fn advance(&self, old: &Sha, new: &Sha) -> Result<Advance, GitError> {
         let changed = self.changed_paths(old, new).await?;
         let is_rule = |path: &PathBuf| path.file_name().is_some_and(|name| RULES.iter().any(|rule| name == *rule));
-        let most = self.indexed_files().is_none_or(|files| changed.len() > files / 2 + 100);
+        let most = index::count(self.git_dir()).is_none_or(|files| changed.len() > files / 2 + 100);
         if most || changed.iter().any(is_rule) {
             return Ok(Advance::Unsuitable);
         }
@@ -61,16 +61,5 @@ impl Tree {
         let command = self.command(["symbolic-ref", "HEAD", &format!("refs/heads/{branch}")]);
         command.writes().run_patiently().await?.expect(&[0])?;
         Ok(())
-    }
-
-    /// How many files the index has; `None` when it cannot be read.
-    ///
-    /// Source: gitformat-index(5), the header.
-    fn indexed_files(&self) -> Option<usize> {
-        use std::io::Read as _;
-        let mut header = [0; 12];
-        std::fs::File::open(self.git_dir().join("index")).ok()?.read_exact(&mut header).ok()?;
-        let count = header.strip_prefix(b"DIRC")?.get(4..)?;
-        usize::try_from(u32::from_be_bytes(count.try_into().ok()?)).ok()
     }
 }

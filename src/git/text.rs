@@ -68,6 +68,12 @@ fn push_escaped(out: &mut String, byte: u8) {
     out.push_str(&format!("{byte:02X}"));
 }
 
+/// A text that stands for these bytes: other bytes, another text.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    let digest = <sha2::Sha256 as sha2::Digest>::digest(bytes);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;

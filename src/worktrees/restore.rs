@@ -138,11 +138,8 @@ async fn judge_branch(repo: &Repo, kept: &Kept) -> Result<bool> {
             ),
         ));
     }
-    let elsewhere = repo
-        .worktrees()
-        .await?
-        .into_iter()
-        .find(|other| other.branch.as_ref() == Some(name) && other.path != Path::new(&kept.record.path));
+    let checkouts = repo.checkouts_of(name).await?;
+    let elsewhere = checkouts.into_iter().find(|other| other.path != Path::new(&kept.record.path));
     match elsewhere {
         Some(other) => Err(Error::new(
             Code::BranchExists,

@@ -3,30 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::sealed::{Place, add, put, run_hook, script};
+use crate::support::hostile::HOOKS;
 use worktree::git::{DriverKind, Expected, Git, HookOutcome, MoveOutcome, RebaseOutcome, RefUpdate, Room, admin};
-
-const HOOKS: &[&str] = &[
-    "applypatch-msg",
-    "pre-applypatch",
-    "post-applypatch",
-    "pre-commit",
-    "pre-merge-commit",
-    "prepare-commit-msg",
-    "commit-msg",
-    "post-commit",
-    "pre-rebase",
-    "post-checkout",
-    "post-merge",
-    "pre-push",
-    "pre-auto-gc",
-    "post-rewrite",
-    "reference-transaction",
-    "post-index-change",
-    "fsmonitor-watchman",
-    "sendemail-validate",
-    "update",
-    "pre-receive",
-];
 
 /// Wires the canary into the repository and into the user's configuration.
 fn wire(place: &Place, root: &Path) -> PathBuf {
@@ -35,7 +13,7 @@ fn wire(place: &Place, root: &Path) -> PathBuf {
     script(&canary, &format!("echo \"$0 $*\" >>{}\nexit 0", seen.display()));
     let canary = canary.to_str().unwrap();
     let hooks = place.path().join("hooks");
-    for hook in HOOKS {
+    for hook in HOOKS.iter().chain(&["post-checkout"]) {
         for dir in [hooks.clone(), root.join(".git/hooks")] {
             script(&dir.join(hook), &format!("echo {hook} >>{}", seen.display()));
         }

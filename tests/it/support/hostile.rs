@@ -11,7 +11,7 @@ use std::process::Command;
 const DIRECTORY: &str = "hostile";
 
 /// Every hook of git but post-checkout, which runs on purpose.
-const HOOKS: &[&str] = &[
+pub const HOOKS: &[&str] = &[
     "applypatch-msg",
     "pre-applypatch",
     "post-applypatch",
@@ -28,6 +28,7 @@ const HOOKS: &[&str] = &[
     "reference-transaction",
     "post-index-change",
     "fsmonitor-watchman",
+    "sendemail-validate",
     "update",
     "pre-receive",
 ];
