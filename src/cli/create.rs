@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::session::{Common, Session};
 use super::trouble::{Outcome, Trouble};
-use super::{Exit, complete, output};
+use super::{Exit, complete, here, output};
 
 const AFTER_HELP: &str = "\
 The path is all that is printed. To stand in the new worktree at once, put `eval \"$(worktree completions --init bash)\"` \
@@ -95,7 +95,7 @@ async fn take_back(session: &Session, created: &Value) -> Outcome<()> {
 
 /// The path as callers on the bus need it. The worker judges whether anything is there.
 pub(super) fn absolute(path: &Path) -> Outcome<String> {
-    let path = std::path::absolute(path)?;
+    let path = here::absolute(path)?;
     let path = path.canonicalize().unwrap_or(path);
     match path.to_str() {
         Some(text) => Ok(text.to_owned()),

@@ -4,10 +4,12 @@
 //! Configuration and records come from the engine; the directories that they name are looked at here, so the command
 //! has to run where the worker does.
 
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::link::Link;
-use super::trouble::Outcome;
+use super::trouble::{Outcome, Trouble};
 use crate::model::actor::Actor;
 use crate::wire;
 use crate::worktrees::Context;
@@ -18,6 +20,19 @@ use crate::worktrees::Context;
 /// When the configuration or the records cannot be read.
 pub(super) async fn context(link: &Link) -> Outcome<Arc<Context>> {
     Ok(wire::attach(link.client().clone()).await?)
+}
+
+/// A path seen from the directory of the command; `.` is that directory itself.
+///
+/// # Errors
+/// A usage error when that directory is gone, as the worktree of a land that ended is.
+pub(super) fn absolute(path: &Path) -> Outcome<PathBuf> {
+    std::path::absolute(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            Trouble::usage("the current directory is gone, maybe with its worktree; change to another one")
+        }
+        _ => error.into(),
+    })
 }
 
 /// The person at the command line, as the audit log names them.

@@ -9,9 +9,9 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
 
-use super::complete;
 use super::link::Link;
 use super::trouble::{Outcome, Trouble};
+use super::{complete, here};
 use crate::model::Code;
 use crate::model::status::WorktreeInfo;
 
@@ -39,7 +39,7 @@ impl Which {
     /// # Errors
     /// `W200` when there is none, a usage error when there are several.
     pub(super) async fn find(&self, link: &Link) -> Outcome<WorktreeInfo> {
-        let here = std::env::current_dir()?;
+        let here = here::absolute(Path::new("."))?;
         let known = all(link).await?;
         pick(known, self.worktree.as_deref(), &here)
     }

@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
-    let path = std::path::absolute(arguments.repo.as_deref().unwrap_or(Path::new(".")))?;
+    let path = here::absolute(arguments.repo.as_deref().unwrap_or(Path::new(".")))?;
     let found = Git::new(READ_LIMIT).discover(&path).await.map_err(Error::from)?;
     let common_dir = found.repo.common_dir();
     let lock = repo_lock::look(common_dir, LOCK_FILE)?;

@@ -8,14 +8,14 @@ mod machine;
 mod repository;
 mod worktrees;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use self::finding::{Findings, Level};
 use super::session::{Common, Session};
 use super::trouble::{Outcome, Trouble};
-use super::{Exit, output, select};
+use super::{Exit, here, output, select};
 
 const AFTER_HELP: &str = "\
 Looked at: the engine, the worker and its version, the queue and shell providers, whether the shell worker may work \
@@ -66,10 +66,7 @@ pub(super) async fn run(arguments: Arguments, session: &Session) -> Outcome {
         }
         Err(trouble) => return Err(trouble),
     }
-    match arguments.repo {
-        Some(repo) => repositories.push(std::path::absolute(repo)?),
-        None => repositories.push(std::env::current_dir()?),
-    }
+    repositories.push(here::absolute(arguments.repo.as_deref().unwrap_or(Path::new(".")))?);
     repository::look(&repositories, &mut findings).await?;
     if session.json {
         output::json(&findings.document())?;

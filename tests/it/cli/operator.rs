@@ -354,3 +354,20 @@ fn the_readme_shows_the_sessions_that_are_run() {
         assert!(readme.contains(shown), "README.md does not show {example} as it is run");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_a_directory_that_is_gone_the_way_out_is_told() {
+    let stand = Stand::dev().await;
+    let repository = stand.repository("shop");
+    let worktree = stand.create(&repository).await;
+    for words in ["remove", "status", "doctor", "create", "unlock"] {
+        let mut command = stand.seal.command("sh");
+        let leave = format!("mkdir gone && cd gone && rmdir ../gone && exec \"$0\" {words} --url {}", stand.url());
+        command.args(["-c", &leave, BINARY]).current_dir(stand.seal.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains("the current directory is gone"), "{words}: {said}");
+    }
+    assert!(worktree.checkout.path().exists());
+}
