@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Repo;
 use super::error::GitError;
+use super::objects;
 use super::parse;
 use super::parse::refs::Tip;
 use super::sha::Sha;
@@ -15,6 +16,9 @@ impl Repo {
     /// # Errors
     /// W102, also when a commit is missing.
     pub async fn is_ancestor(&self, a: &Sha, b: &Sha) -> Result<bool, GitError> {
+        if objects::is_ancestor(&self.common_dir, a, b) {
+            return Ok(true);
+        }
         let output = self.command(["merge-base", "--is-ancestor", a.as_str(), b.as_str()]).offline().run().await?;
         Ok(output.expect(&[0, 1])?.code == Some(0))
     }
@@ -118,6 +122,9 @@ impl Repo {
     /// # Errors
     /// W112 when there is no such commit, W102.
     pub async fn tree_of(&self, commit: &Sha) -> Result<Sha, GitError> {
+        if let Some(commit) = objects::commit(&self.common_dir, commit) {
+            return Ok(commit.tree);
+        }
         self.peel(commit.as_str(), "tree").await?.ok_or_else(|| GitError::RefMissing { name: commit.to_string() })
     }
 
@@ -126,6 +133,10 @@ impl Repo {
     /// # Errors
     /// W102, also when a commit is missing.
     pub(super) async fn trees_of(&self, commits: [&Sha; 2]) -> Result<[Sha; 2], GitError> {
+        let loose = commits.map(|commit| objects::commit(&self.common_dir, commit).map(|commit| commit.tree));
+        if let [Some(first), Some(second)] = loose {
+            return Ok([first, second]);
+        }
         let names = commits.map(|commit| format!("{commit}^{{tree}}"));
         let output = self.command(["rev-parse"]).args(names).offline().run().await?.stdout()?;
         let trees = parse::refs::many("git rev-parse", &output)?;

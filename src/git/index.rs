@@ -41,6 +41,8 @@ pub(super) struct Entry {
     pub(super) look: Look,
     /// Which side of a merge it is; 0 when there is none.
     pub(super) stage: u16,
+    /// The name of its content, 20 bytes or 32.
+    pub(super) object: Vec<u8>,
 }
 
 /// A whole index.
@@ -133,7 +135,8 @@ fn read_named(bytes: &[u8], name: usize, keep: Option<usize>) -> Option<Index> {
         next += length + 1;
         if keep.is_some() {
             let stage = (flags & STAGE) >> 12;
-            index.entries.push(Entry { path: path.clone(), look: look(bytes, at)?, stage });
+            let object = bytes[at + BEFORE_NAME..at + BEFORE_NAME + name].to_vec();
+            index.entries.push(Entry { path: path.clone(), look: look(bytes, at)?, stage, object });
         }
         if version < 4 {
             // Padded with zeros to a multiple of eight.

@@ -6,13 +6,12 @@
 //! 2. Whatever is not plain is left to git: symbolic refs, symbolic links, refs of a single worktree, another format
 //!    (reftable), anything malformed or unreadable.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::branch_name;
 use super::error::GitError;
+use super::plain_file::{Found, read};
 use super::refs::short_branch;
 use super::sha::Sha;
 use super::text::digest;
@@ -173,30 +172,6 @@ fn collect(dir: &Path, all: &mut Vec<u8>, count: &mut usize) -> Option<()> {
         }
     }
     Some(())
-}
-
-/// What lies at a path.
-enum Found {
-    Bytes(Vec<u8>),
-    Nothing,
-    Other,
-}
-
-fn read(path: &Path, most: u64) -> Found {
-    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOFOLLOW;
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Found::Nothing,
-        Err(_) => return Found::Other,
-    };
-    let Ok(meta) = file.metadata() else { return Found::Other };
-    if meta.is_dir() {
-        // The folder of other refs.
-        return Found::Nothing;
-    }
-    let mut bytes = Vec::new();
-    let whole = meta.is_file() && meta.len() <= most && file.take(most + 1).read_to_end(&mut bytes).is_ok();
-    if whole && bytes.len() as u64 <= most { Found::Bytes(bytes) } else { Found::Other }
 }
 
 fn loose(bytes: &[u8]) -> Told {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::Repo;
 use super::error::GitError;
+use super::objects;
 use super::parse;
 use super::parse::commits::RawCommit;
 use super::program::Signing;
@@ -68,6 +69,18 @@ const DOUBTFUL: &[&str] = &[
 /// Hooks that may refuse a rebase, change a message, or carry something along.
 const HOOKS: &[&str] = &["pre-rebase", "prepare-commit-msg", "post-rewrite"];
 
+/// Settings about how objects come to the disk.
+const STORING: &[&str] = &["core.fsync", "core.fsyncmethod", "core.fsyncobjectfiles", "core.sharedrepository"];
+
+/// How objects are to be stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ObjectStore {
+    /// As git does where nothing is configured.
+    Plain,
+    /// Git knows.
+    AsConfigured,
+}
+
 /// Why a replay ends before its end.
 enum Stop {
     Answer(Replay),
@@ -101,7 +114,9 @@ impl Repo {
         if tip == onto {
             return Ok(Replay::UpToDate);
         }
-        let range = self.range(tip, onto).await?;
+        let questions = async { tokio::join!(self.range(tip, onto), self.undoubtful_settings(), self.committer()) };
+        let (range, settings, committer) = Box::pin(questions).await;
+        let range = range?;
         if range.is_empty() {
             // A branch that the new base contains moves forward to it.
             return Ok(Replay::Done { head: onto.clone() });
@@ -114,25 +129,43 @@ impl Repo {
         if commits[0].parents[0] == *onto {
             return Ok(Replay::UpToDate);
         }
-        self.require_no_doubtful_settings().await?;
-        self.require_plain_changes(&range).await?;
+        let store = settings?;
         for commit in &commits {
             require_plain(commit)?;
         }
-        let committer = self.command(["var", "GIT_COMMITTER_IDENT"]).run().await?.line()?;
-        if committer.contains(char::REPLACEMENT_CHARACTER) {
-            return doubt("the name of the committer is not UTF-8");
-        }
-        let (mut head, mut tree) = (onto.clone(), base.tree);
-        for commit in &commits {
+        let committer = committer?;
+        let picking = self.picked(&commits, base, &committer, store);
+        let (plain, head) = tokio::join!(self.require_plain_changes(&range), Box::pin(picking));
+        plain?;
+        Ok(Replay::Done { head: head? })
+    }
+
+    /// Puts the commits on top of `base`, one after the other.
+    async fn picked(
+        &self,
+        commits: &[RawCommit],
+        base: RawCommit,
+        committer: &str,
+        store: ObjectStore,
+    ) -> Result<Sha, Stop> {
+        let (mut head, mut tree) = (base.sha, base.tree);
+        for commit in commits {
             let merged = self.merged(commit, &head).await?;
             if merged == tree {
                 return doubt(format!("commit {} would become empty", commit.sha.short()));
             }
             tree = merged;
-            head = self.write_commit(&tree, &head, commit, &committer).await?;
+            head = self.write_commit(&tree, &head, commit, committer, store).await?;
         }
-        Ok(Replay::Done { head })
+        Ok(head)
+    }
+
+    async fn committer(&self) -> Result<String, Stop> {
+        let committer = self.command(["var", "GIT_COMMITTER_IDENT"]).run().await?.line()?;
+        if committer.contains(char::REPLACEMENT_CHARACTER) {
+            return doubt("the name of the committer is not UTF-8");
+        }
+        Ok(committer)
     }
 
     /// The commits that a rebase would pick, oldest first. Those that the other side has as well are a doubt.
@@ -170,6 +203,10 @@ impl Repo {
     }
 
     async fn raw_commits(&self, names: &[Sha]) -> Result<Vec<RawCommit>, GitError> {
+        let loose = names.iter().map(|name| objects::commit(&self.common_dir, name)).collect::<Option<Vec<_>>>();
+        if let Some(commits) = loose {
+            return Ok(commits);
+        }
         let list: String = names.iter().map(|name| format!("{name}\n")).collect();
         let output = self.command(["cat-file", "--batch"]).stdin(list.into_bytes()).run().await?.stdout()?;
         let commits = parse::commits::batch(&output)?;
@@ -180,7 +217,8 @@ impl Repo {
         Err(GitError::Parse { what: "git cat-file".to_owned(), line: commits.len(), text })
     }
 
-    async fn require_no_doubtful_settings(&self) -> Result<(), Stop> {
+    /// That no setting is in doubt, and how objects are to be stored.
+    async fn undoubtful_settings(&self) -> Result<ObjectStore, Stop> {
         let output = self.command(["config", "--list", "-z"]).own_hooks().own_signing().run().await?.stdout()?;
         let entries = parse::config::list(&output)?;
         let value = |key: &str| entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
@@ -202,7 +240,8 @@ impl Repo {
         };
         match HOOKS.iter().find(|hook| is_executable(&hooks.join(hook))) {
             Some(hook) => doubt(format!("there is a {hook} hook")),
-            None => Ok(()),
+            None if STORING.iter().any(|key| value(key).is_some()) => Ok(ObjectStore::AsConfigured),
+            None => Ok(ObjectStore::Plain),
         }
     }
 
@@ -255,11 +294,23 @@ impl Repo {
         Err(Stop::Answer(Replay::Conflict { paths }))
     }
 
-    async fn write_commit(&self, tree: &Sha, parent: &Sha, like: &RawCommit, committer: &str) -> Result<Sha, GitError> {
+    async fn write_commit(
+        &self,
+        tree: &Sha,
+        parent: &Sha,
+        like: &RawCommit,
+        committer: &str,
+        store: ObjectStore,
+    ) -> Result<Sha, GitError> {
         let mut object = format!("tree {tree}\nparent {parent}\nauthor ").into_bytes();
         object.extend_from_slice(&like.author);
         object.extend_from_slice(format!("\ncommitter {committer}\n\n").as_bytes());
         object.extend_from_slice(&like.message);
+        if store == ObjectStore::Plain
+            && let Some(sha) = objects::write_commit(&self.common_dir, &object, parent)
+        {
+            return Ok(sha);
+        }
         let output =
             self.command(["hash-object", "-t", "commit", "-w", "--stdin"]).stdin(object).writes().run().await?;
         parse::refs::one("git hash-object", &output.stdout()?)

@@ -8,10 +8,14 @@ use super::clean;
 use super::error::GitError;
 use super::invocation::Invocation;
 use super::own_config::Place;
+use super::parse::status::TreeStatus;
 use super::ref_files::{self, Told};
 use super::refs::short_branch;
 use super::sha::Sha;
-use super::{Git, Repo};
+use super::{Git, Repo, index, objects};
+
+/// From how many files on a status takes longer than to ask for the tree of a commit.
+const MANY: usize = 500;
 
 /// A worktree: the primary checkout of a repository or a linked one. Runs
 /// `git --git-dir=<git dir> --work-tree=<root>` in its root. Cheap to clone.
@@ -135,8 +139,23 @@ impl Tree {
         Ok(())
     }
 
+    /// The status where it can be told without git that there is nothing to tell: index and files are those of HEAD, there
+    /// are no others, not even ignored ones, no submodules, and no files that git was told not to look at. Without what
+    /// is known of an upstream. `None` says nothing: ask [`Tree::status`].
+    pub async fn proven_clean(&self) -> Option<TreeStatus> {
+        let (head, branch) = (self.head().await.ok()??, self.head_branch().ok()?);
+        let tree = match objects::commit(&self.common_dir, &head) {
+            Some(commit) => commit.tree,
+            // The tree costs a process, too.
+            None if index::count(&self.git_dir)? > MANY => self.repo().tree_of(&head).await.ok()?,
+            None => return None,
+        };
+        let clean = self.is_proven_clean(&tree).await && self.head().await.ok()?.as_ref() == Some(&head);
+        clean.then(|| TreeStatus { head: Some(head), branch, ..TreeStatus::default() })
+    }
+
     /// Whether it can be told without git that index and files are those of the tree `head_tree`, and that there are no
-    /// others. `false` says nothing: ask [`Tree::status`]. For showing, not for deciding what may be deleted.
+    /// others. `false` says nothing: ask [`Tree::status`].
     pub async fn is_proven_clean(&self, head_tree: &Sha) -> bool {
         let (root, git_dir, head_tree) = (Arc::clone(&self.root), Arc::clone(&self.git_dir), head_tree.clone());
         let proven = tokio::task::spawn_blocking(move || clean::is_proven(&root, &git_dir, &head_tree)).await;

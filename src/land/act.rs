@@ -92,6 +92,7 @@ async fn compute_rebase(job: &Job, repo: &Repo) -> Result<Event> {
     let tip = required("head_sha", job.head_sha.as_ref())?;
     let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
     Ok(match repo.replay(&tip, &onto).await? {
+        Replay::Done { head } if job.needs_no_files() => Event::RebaseKeptAside { head: head.to_string() },
         Replay::Done { head } => Event::RebaseComputed { head: head.to_string() },
         Replay::UpToDate => Event::Rebased { head: tip.to_string() },
         Replay::Conflict { .. } => Event::RebaseStarting,
@@ -102,33 +103,52 @@ async fn compute_rebase(job: &Job, repo: &Repo) -> Result<Event> {
     })
 }
 
-/// Moves branch and working tree from the frozen tip to the computed one; takes the branch back when the tree refuses.
+/// Moves branch and working tree from the frozen tip to the computed one.
 async fn apply_rebase(ctx: &Context, job: &Job, seen: &Observed) -> Result<Event> {
-    let from = required("head_sha", job.head_sha.as_ref())?;
-    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
-    let tree = the_tree(seen)?;
-    let name = branch_ref(&job.branch);
-    let message = format!("worktree: {} rebased onto {}", job.job_id, job.target_branch);
     let _guard = ctx.registry.lock(&job.repo_key).await?;
-    match seen.repo.update_ref(&name, &to, Expected::Is(from.clone()), &message).await? {
-        RefUpdate::Done => {}
-        RefUpdate::Lost { current } if current.as_ref() == Some(&to) => {}
-        RefUpdate::Lost { .. } => return Ok(Event::Blocked(moved_away(job))),
-    }
-    match tree.move_to(&from, &to).await? {
-        MoveOutcome::Moved => Ok(Event::Rebased { head: to.to_string() }),
-        MoveOutcome::InTheWay { files } => {
-            let files = texts(&files);
-            let back = format!("worktree: {} taken back, files in the way", job.job_id);
-            if let RefUpdate::Lost { .. } = seen.repo.update_ref(&name, &from, Expected::Is(to), &back).await? {
-                return Ok(Event::Blocked(moved_away(job)));
-            }
+    Ok(match bring_along(job, &seen.repo, the_tree(seen)?).await? {
+        Brought::Along { head } => Event::Rebased { head: head.to_string() },
+        Brought::MovedAway => Event::Blocked(moved_away(job)),
+        Brought::InTheWay { files } => {
             let message = format!(
                 "{} got changes while it was landing ({}); commit or remove them and land again",
                 job.worktree_path,
                 files.join(", ")
             );
-            Ok(Event::Blocked(Block::new(BlockReason::Dirty, Code::Uncommitted, message).with_files(files)))
+            Event::Blocked(Block::new(BlockReason::Dirty, Code::Uncommitted, message).with_files(files))
+        }
+    })
+}
+
+/// What became of moving branch and files to the rebased commit.
+enum Brought {
+    Along { head: Sha },
+    /// The branch was moved by somebody else.
+    MovedAway,
+    /// Files of the worktree are in the way; nothing has moved.
+    InTheWay { files: Vec<String> },
+}
+
+/// Moves branch and working tree from the frozen tip to the rebased one; takes the branch back when the tree refuses.
+/// Repeated after it was cut off, it finishes. The caller holds the lock of the repository.
+async fn bring_along(job: &Job, repo: &Repo, tree: &Tree) -> Result<Brought> {
+    let from = required("head_sha", job.head_sha.as_ref())?;
+    let to = required("rebased_sha", job.rebased_sha.as_ref())?;
+    let name = branch_ref(&job.branch);
+    let message = format!("worktree: {} rebased onto {}", job.job_id, job.target_branch);
+    match repo.update_ref(&name, &to, Expected::Is(from.clone()), &message).await? {
+        RefUpdate::Done => {}
+        RefUpdate::Lost { current } if current.as_ref() == Some(&to) => {}
+        RefUpdate::Lost { .. } => return Ok(Brought::MovedAway),
+    }
+    match tree.move_to(&from, &to).await? {
+        MoveOutcome::Moved => Ok(Brought::Along { head: to }),
+        MoveOutcome::InTheWay { files } => {
+            let back = format!("worktree: {} taken back, files in the way", job.job_id);
+            match repo.update_ref(&name, &from, Expected::Is(to), &back).await? {
+                RefUpdate::Done => Ok(Brought::InTheWay { files: texts(&files) }),
+                RefUpdate::Lost { .. } => Ok(Brought::MovedAway),
+            }
         }
     }
 }
@@ -329,9 +349,10 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
     if let Some((tree, entry)) = &seen.tree {
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         // Judged in the same breath as the rename.
-        let cleared = match unsaved_work::judge_landed(tree).await.clear_landed(&merged) {
+        let landed = landed_tip(job, seen)?;
+        let cleared = match unsaved_work::judge_landed(tree).await.clear_landed(&landed) {
             Ok(cleared) => cleared,
-            Err(kept) => return Ok(Some(Event::Finished { kept_reason: Some(kept) })),
+            Err(kept) => return keep(job, seen, tree, kept).await.map(Some),
         };
         let details = json!({
             "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
@@ -357,12 +378,39 @@ async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observe
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         remove::finish_discard(ctx, record, seen.left_entry.as_ref())?;
     }
-    delete_branch(ctx, job, &seen.repo, &merged).await?;
+    delete_branch(ctx, job, seen, &merged).await?;
     Ok(Some(Event::Finished { kept_reason: None }))
 }
 
-/// Deletes the landed branch when it still is at the landed commit and nobody has it checked out.
-async fn delete_branch(ctx: &Context, job: &Job, repo: &Repo, merged: &Sha) -> Result<()> {
+/// The commit at which the branch holds nothing but what has landed: the landed one, or the one that was rebased.
+fn landed_tip(job: &Job, seen: &Observed) -> Result<Sha> {
+    let at_merged = seen.facts.tip.is_some() && seen.facts.tip == job.merged_sha;
+    required("branch tip", if at_merged { job.merged_sha.as_ref() } else { job.expected_tip() })
+}
+
+/// Leaves the worktree to its owner. Where branch and files were left behind, they follow to the landed commit first, with
+/// all changes kept.
+async fn keep(job: &Job, seen: &Observed, tree: &Tree, why: String) -> Result<Event> {
+    let on_branch = tree.operation().is_none() && tree.head_branch()?.as_ref() == Some(&job.branch);
+    let mut kept_reason = why;
+    if job.tree_behind && on_branch {
+        match bring_along(job, &seen.repo, tree).await? {
+            Brought::Along { .. } | Brought::MovedAway => {}
+            Brought::InTheWay { files } => {
+                kept_reason = format!(
+                    "{kept_reason}; the branch stays at the commits that were rebased, because {} would be overwritten: run git rebase {} there",
+                    files.join(", "),
+                    job.target_branch
+                );
+            }
+        }
+    }
+    Ok(Event::Finished { kept_reason: Some(kept_reason) })
+}
+
+/// Deletes the landed branch when it still is where the land has put or left it and nobody has it checked out.
+async fn delete_branch(ctx: &Context, job: &Job, seen: &Observed, merged: &Sha) -> Result<()> {
+    let repo = &seen.repo;
     if !ctx.settings().config.gates.allow_branch_delete {
         return Ok(());
     }
@@ -373,15 +421,17 @@ async fn delete_branch(ctx: &Context, job: &Job, repo: &Repo, merged: &Sha) -> R
     if target != *merged && !repo.is_ancestor(merged, &target).await? {
         return Ok(());
     }
+    let tip = landed_tip(job, seen)?;
     let details = json!({
-        "job_id": job.job_id, "branch": job.branch, "head_sha": merged, "kept_by": branch_ref(&job.target_branch),
+        "job_id": job.job_id, "branch": job.branch, "head_sha": tip, "merged_sha": merged,
+        "kept_by": branch_ref(&job.target_branch),
     });
     let event = Audit::new(AuditAction::BranchDelete, details).about(&job.worktree_id, &job.repo_key);
     if let Err(error) = ctx.audit(event).await {
         tracing::warn!(job = job.job_id, branch = job.branch, %error, "the branch stays");
         return Ok(());
     }
-    if let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&branch_ref(&job.branch), merged).await? {
+    if let RefUpdate::Lost { current: Some(current) } = repo.delete_ref(&branch_ref(&job.branch), &tip).await? {
         tracing::warn!(job = job.job_id, branch = job.branch, %current, "the branch moved on, so it stays");
     }
     Ok(())

@@ -60,7 +60,7 @@ pub async fn conclude(ctx: &Context, job: &Job) -> Result<()> {
 pub fn settled(job: &Job, current: Record) -> Option<Record> {
     if !job.landed() {
         // Where the rebase was made, what is measured from the base is measured from the new one.
-        let rebased = job.rebased_sha.as_ref().and(job.recorded_target_sha.clone());
+        let rebased = job.rebased_sha.as_ref().filter(|_| !job.tree_behind).and(job.recorded_target_sha.clone());
         let base_sha = rebased.unwrap_or_else(|| current.base_sha.clone());
         return Some(Record { base_sha, lifecycle: Lifecycle::LandBlocked, ..current });
     }

@@ -232,7 +232,7 @@ pub fn conflict(job: &Job, files: Vec<String>) -> Block {
     Block::new(BlockReason::RebaseConflict, Code::RebaseConflict, message).with_files(files)
 }
 
-/// What must hold from the end of the rebase to the swap: branch and HEAD are at the rebased commit.
+/// What must hold from the end of the rebase to the swap: branch and HEAD are where the rebase has put or left them.
 fn still_rebased(job: &Job, facts: &Facts) -> Option<Action> {
     let tree = match ours(job, facts) {
         Ok(tree) => tree,
@@ -241,7 +241,7 @@ fn still_rebased(job: &Job, facts: &Facts) -> Option<Action> {
     if let Some(blocked) = operation_open(job, tree) {
         return Some(blocked);
     }
-    if facts.tip != job.rebased_sha {
+    if facts.tip.as_ref() != job.expected_tip() {
         return Some(branch_moved(job, facts));
     }
     if tree.branch.as_deref() != Some(&job.branch) {

@@ -145,13 +145,13 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
     Ok(Observed { facts, repo, tree, left_entry })
 }
 
-/// Whether the decision of this job depends on what lies in the working tree. After the rebase it does for a gate only:
-/// without one nothing would be tested that is not landed, and what appears meanwhile is found when the worktree is
-/// judged at the end, and keeps it.
+/// Whether the decision of this job depends on what lies in the working tree. After the preflight it does where git
+/// rebases there, and for a gate: otherwise nothing is touched or tested that is not landed, and what appears meanwhile
+/// is found when the worktree is judged at the end, and keeps it.
 fn needs_status(job: &Job) -> bool {
     match job.phase {
         Phase::Preflight => true,
-        Phase::Rebase => job.rebased_sha.is_none(),
+        Phase::Rebase => job.rebase_started && job.rebased_sha.is_none(),
         Phase::Test => job.test_cmd.is_some(),
         Phase::Merge | Phase::Finalize | Phase::Done => false,
     }
@@ -163,9 +163,12 @@ async fn look(tree: &Tree, job: &Job) -> Result<TreeFacts> {
         let (head, branch) = (tree.head().await?, tree.head_branch()?);
         return Ok(TreeFacts { head: head.map(|head| head.to_string()), branch, ..TreeFacts::default() });
     }
-    let status = tree.status().await?;
-    // Before the gate even those changes count that git was told not to look at: they would be tested, and not landed.
-    let hidden = if job.phase == Phase::Test { texts(&tree.hidden_changes().await?) } else { Vec::new() };
+    let (status, hidden) = match tree.proven_clean().await {
+        Some(clean) => (clean, Vec::new()),
+        // Before the gate even those changes count that git was told not to look at: they would be tested, and not landed.
+        None if job.phase == Phase::Test => (tree.status().await?, texts(&tree.hidden_changes().await?)),
+        None => (tree.status().await?, Vec::new()),
+    };
     Ok(TreeFacts {
         head: status.head.as_ref().map(Sha::to_string),
         changed: status.staged + status.unstaged + status.conflicted,

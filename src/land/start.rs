@@ -166,6 +166,7 @@ fn new_job(ctx: &Context, record: &Record, request: &Request) -> Job {
         updated_at: now,
         head_sha: None,
         rebase_started: false,
+        tree_behind: false,
         gate_started: false,
         target_checkouts: Vec::new(),
         session_id: record.session_id.clone(),

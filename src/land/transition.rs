@@ -54,6 +54,11 @@ pub enum Event {
         /// The commit that the branch will be moved to.
         head: String,
     },
+    /// The result of the rebase is known; branch and files stay where they are.
+    RebaseKeptAside {
+        /// The commit that lands.
+        head: String,
+    },
     /// The branch is on top of the target.
     Rebased {
         /// Its tip.
@@ -90,10 +95,11 @@ pub enum Event {
 }
 
 /// The name of every event, in the order of the table.
-pub const EVENTS: [&str; 12] = [
+pub const EVENTS: [&str; 13] = [
     "ready",
     "rebase_starting",
     "rebase_computed",
+    "rebase_kept_aside",
     "rebased",
     "gate_starting",
     "gate_passed",
@@ -113,6 +119,7 @@ impl Event {
             Event::Ready { .. } => "ready",
             Event::RebaseStarting => "rebase_starting",
             Event::RebaseComputed { .. } => "rebase_computed",
+            Event::RebaseKeptAside { .. } => "rebase_kept_aside",
             Event::Rebased { .. } => "rebased",
             Event::GateStarting => "gate_starting",
             Event::GatePassed { .. } => "gate_passed",
@@ -142,7 +149,9 @@ fn next_phase(phase: Phase, event: &Event) -> Option<Phase> {
         (Phase::Preflight, Event::Ready { .. })
         | (Phase::Rebase, Event::RebaseStarting | Event::RebaseComputed { .. })
         | (Phase::Merge, Event::TargetMoved { .. }) => Phase::Rebase,
-        (Phase::Rebase, Event::Rebased { .. }) | (Phase::Test, Event::GateStarting) => Phase::Test,
+        (Phase::Rebase, Event::RebaseKeptAside { .. } | Event::Rebased { .. }) | (Phase::Test, Event::GateStarting) => {
+            Phase::Test
+        }
         (Phase::Test, Event::GatePassed { .. }) | (Phase::Merge, Event::SwapStarting { .. }) => Phase::Merge,
         (Phase::Merge, Event::Swapped) => Phase::Finalize,
         (Phase::Finalize, Event::Finished { .. })
@@ -167,8 +176,15 @@ pub fn apply(job: &Job, event: Event, now_ms: i64) -> Result<Job, IllegalTransit
         }
         Event::RebaseStarting => next.rebase_started = true,
         Event::RebaseComputed { head } => next.rebased_sha = Some(head),
+        Event::RebaseKeptAside { head } => {
+            next.rebased_sha = Some(head);
+            next.tree_behind = true;
+            next.rebase_started = false;
+            next.gate_started = false;
+        }
         Event::Rebased { head } => {
             next.rebased_sha = Some(head);
+            next.tree_behind = false;
             next.rebase_started = false;
             next.gate_started = false;
         }
@@ -180,8 +196,9 @@ pub fn apply(job: &Job, event: Event, now_ms: i64) -> Result<Job, IllegalTransit
         Event::SwapStarting { checkouts } => next.target_checkouts = checkouts,
         Event::Swapped => next.merged_sha = job.rebased_sha.clone(),
         Event::TargetMoved { target } => {
-            // The branch stands where the last rebase put it; that is what has to be rebased next.
-            next.head_sha = job.rebased_sha.clone();
+            // What has to be rebased next is the branch, wherever it stands.
+            next.head_sha = job.expected_tip().cloned();
+            next.tree_behind = false;
             next.rebased_sha = None;
             next.test_passed_sha = None;
             next.target_checkouts = Vec::new();

@@ -117,6 +117,9 @@ pub struct Job {
     /// Whether this worker started a rebase in the worktree that may still be open.
     #[serde(default)]
     pub rebase_started: bool,
+    /// Whether branch and files were left at `head_sha` when `rebased_sha` was worked out, because the land needs neither.
+    #[serde(default)]
+    pub tree_behind: bool,
     /// Whether the gate was started at the rebased commit: what lies untracked may then be its work.
     #[serde(default)]
     pub gate_started: bool,
@@ -166,6 +169,18 @@ impl Job {
                 format!("the land job {name} cannot be read ({error}); it was left as it is"),
             )
         })
+    }
+
+    /// Whether the files of the worktree are not needed at the rebased commit: nothing is run there, and it is to go.
+    #[must_use]
+    pub fn needs_no_files(&self) -> bool {
+        self.test_cmd.is_none() && !self.keep
+    }
+
+    /// The commit that the branch must be at once the rebase is known.
+    #[must_use]
+    pub fn expected_tip(&self) -> Option<&String> {
+        if self.tree_behind { self.head_sha.as_ref() } else { self.rebased_sha.as_ref() }
     }
 
     /// Whether nothing is left to do: it is done, its record is settled, its event is out.

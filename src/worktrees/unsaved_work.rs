@@ -72,6 +72,16 @@ pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
 /// [`UnsavedWork::clear_landed`], which compares the commit.
 pub async fn judge_landed(tree: &Tree) -> UnsavedWork {
     let mut work = UnsavedWork { operation: tree.operation(), ..UnsavedWork::default() };
+    match tree.proven_clean().await {
+        Some(clean) => (work.head, work.branch) = (clean.head, clean.branch),
+        None => judge_files(tree, &mut work).await,
+    }
+    judge_submodules(tree, &mut work).await;
+    work
+}
+
+/// Counts what git shows, and what it was told not to show.
+async fn judge_files(tree: &Tree, work: &mut UnsavedWork) {
     match tree.status().await {
         Ok(status) => {
             work.changed = status.staged + status.unstaged + status.conflicted;
@@ -85,17 +95,14 @@ pub async fn judge_landed(tree: &Tree) -> UnsavedWork {
         Ok(hidden) => work.hidden = u64::try_from(hidden.len()).unwrap_or(u64::MAX),
         Err(error) => work.unknown.push(format!("changes that git was told not to look at: {error}")),
     }
-    judge_submodules(tree, &mut work).await;
-    work
-}
-
-/// Counts what was committed in submodules and never pushed, because their repositories go with the worktree, and what
-/// the status of the worktree does not show of their files.
-async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
     match tree.unseen_in_submodules().await {
         Ok(unseen) => work.hidden += unseen,
         Err(error) => work.unknown.push(format!("files in submodules: {error}")),
     }
+}
+
+/// Counts what was committed in submodules and never pushed, because their repositories go with the worktree.
+async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
     let repos = match tree.submodule_repos().await {
         Ok(repos) => repos,
         Err(error) => return work.unknown.push(format!("the repositories of submodules: {error}")),
@@ -209,15 +216,15 @@ impl UnsavedWork {
         Ok(Cleared { work: Box::new(self), forced: false })
     }
 
-    /// Clears a worktree whose branch has landed as `merged`, when nothing came after that.
+    /// Clears a worktree of which the commit `landed` has landed, as it is or rebased, when nothing came after that.
     ///
     /// # Errors
     /// What came after it, in words.
-    pub fn clear_landed(self, merged: &Sha) -> Result<Cleared, String> {
+    pub fn clear_landed(self, landed: &Sha) -> Result<Cleared, String> {
         if !self.is_tidy() {
             return Err(self.describe());
         }
-        if self.head.as_ref() != Some(merged) {
+        if self.head.as_ref() != Some(landed) {
             return Err("new commits since the gate".to_owned());
         }
         Ok(Cleared { work: Box::new(self), forced: false })

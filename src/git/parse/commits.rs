@@ -94,6 +94,13 @@ fn one(bytes: &[u8]) -> Option<(RawCommit, &[u8])> {
     Some((commit(sha, object)?, after.strip_prefix(b"\n")?))
 }
 
+/// Reads a commit as a loose object holds it: `commit <size>`, a zero byte, the object.
+pub(in super::super) fn loose(sha: Sha, bytes: &[u8]) -> Option<RawCommit> {
+    let (head, object) = split(bytes, 0)?;
+    let size = std::str::from_utf8(head).ok()?.strip_prefix("commit ")?.parse::<usize>().ok()?;
+    (object.len() == size).then(|| commit(sha, object))?
+}
+
 fn commit(sha: Sha, object: &[u8]) -> Option<RawCommit> {
     let (mut tree, mut author, mut committer) = (None, None, false);
     let (mut parents, mut others) = (Vec::new(), Vec::new());
@@ -149,6 +156,17 @@ mod tests {
         assert_eq!(commits[0].parents.len(), 1);
         assert_eq!(commits[0].others, ["gpgsig"]);
         assert_eq!(commits[0].message, b"subject\n\nparent body\n");
+    }
+
+    #[test]
+    fn a_loose_object_is_read_as_a_whole_or_not_at_all() {
+        let text = format!("tree {A}\nauthor a <b> 1 +0000\ncommitter a <b> 1 +0000\n\nm");
+        let sha = || A.parse::<Sha>().unwrap();
+        let object = |kind: &str, size: usize| format!("{kind} {size}\0{text}").into_bytes();
+        assert_eq!(loose(sha(), &object("commit", text.len())).unwrap().message, b"m");
+        for bad in [object("commit", text.len() + 1), object("tag", text.len()), b"commit 0\0".to_vec(), Vec::new()] {
+            assert!(loose(sha(), &bad).is_none(), "{bad:?}");
+        }
     }
 
     #[test]

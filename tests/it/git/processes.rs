@@ -169,9 +169,9 @@ async fn processes_are_counted_and_do_not_creep_up() {
     assert_eq!(repo.integration(&tip, &head).await.unwrap().unwrap().as_str(), "merge_adds_nothing");
     count("integration by merging");
     let rebasing = if proven {
-        [("replay of one commit", 7), ("move_to", 2)]
+        [("replay of one commit", 5), ("move_to", 2)]
     } else {
-        [("replay that proves nothing", 2), ("rebase", 5)]
+        [("replay that proves nothing", 3), ("rebase", 5)]
     };
     let mut wanted = vec![
         ("discover", 1),
@@ -185,7 +185,7 @@ async fn processes_are_counted_and_do_not_creep_up() {
         ("resolve_commit of a branch", 0),
     ];
     wanted.extend(rebasing);
-    wanted.extend([("update_ref", 1), ("integration by merging", 5)]);
+    wanted.extend([("update_ref", 1), ("integration by merging", 3)]);
     assert_eq!(counts, wanted);
     assert_eq!(place.git.processes_started(), 0, "another value counts for itself");
 }

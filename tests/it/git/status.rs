@@ -274,12 +274,37 @@ async fn a_clean_worktree_is_proven_clean_and_no_other() {
         settled(&place, &root);
         assert!(tree.is_proven_clean(&head_tree).await, "after {what}");
     }
-    // As late as the index: it may have been changed again since.
+}
+
+#[tokio::test]
+async fn a_file_as_late_as_the_index_is_read_before_it_is_taken_for_clean() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    std::os::unix::fs::symlink("README", root.join("link")).unwrap();
     put(&root, "README", "late\n");
-    place.run(&root, ["commit", "--quiet", "-am", "late"]);
+    place.run(&root, ["add", "."]);
+    place.run(&root, ["commit", "--quiet", "-m", "late"]);
     let head_tree = place.sha(&root, "HEAD^{tree}");
-    let now = std::fs::metadata(root.join("README")).unwrap().modified().unwrap();
-    std::fs::File::options().write(true).open(root.join(".git/index")).unwrap().set_modified(now).unwrap();
+    let tree = place.git.tree(&root).unwrap();
+    let index = root.join(".git/index");
+    let as_late = || {
+        let now = std::fs::metadata(root.join("README")).unwrap().modified().unwrap();
+        std::fs::File::options().write(true).open(&index).unwrap().set_modified(now).unwrap();
+    };
+    as_late();
+    assert!(tree.is_proven_clean(&head_tree).await);
+    // As if it had been changed within one tick of the clock: the index holds how it looks now.
+    put(&root, "README", "LATE\n");
+    let meta = std::fs::metadata(root.join("README")).unwrap();
+    let mut bytes = std::fs::read(&index).unwrap();
+    let path = bytes.windows(7).position(|window| window == b"README\0").unwrap();
+    let times = [meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec()];
+    let times: Vec<u8> = times.iter().flat_map(|time| u32::try_from(*time).unwrap().to_be_bytes()).collect();
+    bytes[path - 62..path - 46].copy_from_slice(&times);
+    std::fs::write(&index, bytes).unwrap();
+    as_late();
+    assert!(!tree.is_proven_clean(&head_tree).await);
+    std::fs::remove_file(root.join("link")).unwrap();
     assert!(!tree.is_proven_clean(&head_tree).await);
 }
 

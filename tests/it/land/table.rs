@@ -23,6 +23,7 @@ fn events() -> Vec<Event> {
         Event::Ready { head: HEAD.into(), target: ONTO.into() },
         Event::RebaseStarting,
         Event::RebaseComputed { head: REBASED.into() },
+        Event::RebaseKeptAside { head: REBASED.into() },
         Event::Rebased { head: REBASED.into() },
         Event::GateStarting,
         Event::GatePassed { output_tail: None },
@@ -65,12 +66,12 @@ fn job(phase: Phase) -> Job {
 fn the_transition_function_is_total_and_its_table_is_known() {
     let events = events();
     assert_eq!(events.iter().map(Event::name).collect::<Vec<_>>(), EVENTS, "an event is missing here");
-    let mut table = format!("{:<16}", "");
+    let mut table = format!("{:<18}", "");
     for phase in PHASES {
         table.push_str(&format!("{:<11}", phase.as_str()));
     }
     for event in events {
-        table.push_str(&format!("\n{:<16}", event.name()));
+        table.push_str(&format!("\n{:<18}", event.name()));
         for phase in PHASES {
             let before = job(phase);
             let cell = match apply(&before, event.clone(), 2) {
@@ -100,6 +101,9 @@ fn a_target_that_moved_forgets_what_was_gated() {
     assert_eq!((moved.rebased_sha, moved.test_passed_sha, moved.cas_attempts), (None, None, 1));
     // What has to be rebased next is where the branch stands.
     assert_eq!((moved.head_sha.as_deref(), moved.recorded_target_sha.as_deref()), (Some(REBASED), Some(OTHER)));
+    let behind = Job { tree_behind: true, ..job(Phase::Merge) };
+    let moved = apply(&behind, Event::TargetMoved { target: OTHER.into() }, 2).unwrap();
+    assert_eq!((moved.head_sha.as_deref(), moved.tree_behind), (Some(HEAD), false));
 }
 
 /// Every combination of what can be seen that makes a difference.
