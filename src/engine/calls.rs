@@ -191,9 +191,10 @@ impl Router {
             }
         };
         if let Caller::Engine(sender) = call.caller {
-            let answer = match result.error {
-                Some(error) => Err(Fault::of_worker(&error)),
-                None => Ok(result.result),
+            let answer = match (result.error, result.result.map(|raw| serde_json::from_str(raw.get())).transpose()) {
+                (Some(error), _) => Err(Fault::of_worker(&error)),
+                (None, Ok(result)) => Ok(result),
+                (None, Err(error)) => Err(Fault::new("serialization_error", error.to_string())),
             };
             tell(sender, Outcome::Answered(answer));
         }
@@ -220,7 +221,11 @@ impl Router {
 
 /// The frame that answers a call.
 pub(super) fn result(invocation_id: Uuid, function_id: &str, answer: Answer) -> Message {
-    let (result, error) = match answer {
+    let written = answer.and_then(|result| {
+        let written = result.as_ref().map(serde_json::value::to_raw_value).transpose();
+        written.map_err(|error| Fault::new("serialization_error", error.to_string()))
+    });
+    let (result, error) = match written {
         Ok(result) => (result, None),
         Err(fault) => (None, Some(fault.to_value())),
     };

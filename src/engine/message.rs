@@ -3,8 +3,11 @@
 //! Reading is lenient (unknown fields are ignored, absent ones are null), so that older and newer SDKs can be
 //! served; writing leaves out what is not there.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 /// One frame.
@@ -49,7 +52,7 @@ pub(super) enum Message {
         reattach_token: String,
     },
     RegistrationRejected {
-        code: std::borrow::Cow<'static, str>,
+        code: Cow<'static, str>,
         namespace: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         worker_name: Option<String>,
@@ -57,6 +60,29 @@ pub(super) enum Message {
         function_id: Option<String>,
         owner_worker_id: String,
     },
+}
+
+/// What a frame is.
+#[derive(Deserialize)]
+struct Kind<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+}
+
+impl Message {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// When it is no message.
+    pub(super) fn read(bytes: &[u8]) -> serde_json::Result<Message> {
+        // Calls and answers, which may be large, are read into what they are; whatever is read by its tag is first read
+        // into something that could be anything.
+        match serde_json::from_slice::<Kind<'_>>(bytes)?.kind.as_ref() {
+            "invokefunction" => serde_json::from_slice(bytes).map(Message::InvokeFunction),
+            "invocationresult" => serde_json::from_slice(bytes).map(Message::InvocationResult),
+            _ => serde_json::from_slice(bytes),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -135,8 +161,9 @@ pub(super) struct InvocationResult {
     pub(super) invocation_id: Uuid,
     #[serde(default)]
     pub(super) function_id: String,
+    /// As it was written: the engine takes it from one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) result: Option<Value>,
+    pub(super) result: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

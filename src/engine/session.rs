@@ -225,7 +225,7 @@ async fn hold((budget, all): &(Arc<Semaphore>, u32), bytes: usize) -> Held {
 }
 
 fn take(core: &Arc<Core>, id: Uuid, bytes: &[u8], held: Held) -> Option<Wait> {
-    match serde_json::from_slice::<Message>(bytes) {
+    match Message::read(bytes) {
         Ok(message) => core.handle(id, message, held),
         Err(error) => {
             tracing::warn!(%id, %error, "a frame is not a message; it is dropped");
