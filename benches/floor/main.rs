@@ -5,7 +5,7 @@
 //! cargo bench                       every row: a table, and target/bench/floor.json
 //! cargo bench -- create land        the rows whose names begin so
 //! cargo bench -- --quick            small repositories, one round: whether everything still runs
-//! cargo bench -- --publish          also writes docs/speed.md and docs/speed.svg
+//! cargo bench -- --publish          also writes the figures into the README, and docs/speed.svg
 //! ```
 //!
 //! Floor and product alternate, so that both meet the same machine; a ratio is that of the two medians. Whatever is
@@ -21,6 +21,7 @@
 
 mod measure;
 mod place;
+mod relay;
 mod report;
 mod rows;
 mod stand;

@@ -1,4 +1,4 @@
-//! What a run leaves: a table, JSON, and on request the page and the drawing that the README shows.
+//! What a run leaves: a table, JSON, and on request the figures and the drawing in the README.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,18 +25,30 @@ pub fn write(bench: &Bench, publish: bool) -> anyhow::Result<()> {
     std::fs::write(place.join("floor.json"), serde_json::to_string_pretty(&found)? + "\n")?;
     println!("written: {}", place.join("floor.json").display());
     if publish {
-        let mut page = String::from("# Speed\n\n");
-        writeln!(page, "{machine}\n")?;
-        writeln!(page, "{table}")?;
+        let mut figures = String::new();
+        writeln!(figures, "{machine}\n")?;
+        writeln!(figures, "{table}")?;
         if !bench.curves.is_empty() {
-            writeln!(page, "![How costs grow](speed.svg)\n")?;
+            writeln!(figures, "![How costs grow](docs/speed.svg)\n")?;
             for curve in &bench.curves {
-                writeln!(page, "- {}", slope(curve))?;
+                writeln!(figures, "- {}", slope(curve))?;
             }
             std::fs::write(root.join("docs/speed.svg"), svg::draw(&bench.curves)?)?;
         }
-        std::fs::write(root.join("docs/speed.md"), page)?;
+        publish_in(&root.join("README.md"), &figures)?;
     }
+    Ok(())
+}
+
+/// Where the figures stand in the README.
+const FROM: &str = "<!-- figures of cargo bench -- --publish -->\n";
+const TO: &str = "<!-- end of the figures -->\n";
+
+fn publish_in(readme: &Path, figures: &str) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(readme)?;
+    let (before, rest) = text.split_once(FROM).context("the README has no place for the figures")?;
+    let (_, after) = rest.split_once(TO).context("the figures in the README have no end")?;
+    std::fs::write(readme, format!("{before}{FROM}\n{}\n\n{TO}{after}", figures.trim_end()))?;
     Ok(())
 }
 

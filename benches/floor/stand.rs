@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use iii_sdk::protocol::TriggerRequest;
@@ -13,8 +13,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use worktree::engine::{Engine, Options};
 
 use crate::place::Place;
+use crate::relay;
 
 /// The longest that anything may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -53,17 +55,18 @@ impl Drop for Running {
     }
 }
 
-/// `worktree dev`, and a client.
+/// A worker and an engine, and a client.
 pub struct Stand {
     /// The client.
     pub client: Client,
     /// Where the engine listens.
     pub url: String,
-    _dev: Running,
+    _worker: Running,
+    _engine: Option<Engine>,
 }
 
 impl Stand {
-    /// Starts it with its state and worktrees under `name`; what lies there already is taken up.
+    /// Starts `worktree dev` with its state and worktrees under `name`; what lies there already is taken up.
     pub async fn dev(place: &Place, name: &str, keys: Value) -> anyhow::Result<Self> {
         let root = place.path(name);
         std::fs::create_dir_all(&root)?;
@@ -75,7 +78,22 @@ impl Stand {
         let ready: Value = serde_json::from_str(&line)
             .with_context(|| format!("not ready: {}", std::fs::read_to_string(root.join("log")).unwrap_or_default()))?;
         let url = ready["url"].as_str().context("no url")?.to_owned();
-        Ok(Stand { client: Client::connect(&url).await?, url, _dev: dev })
+        Ok(Stand { client: Client::connect(&url).await?, url, _worker: dev, _engine: None })
+    }
+
+    /// Starts `worktree serve` on an engine that does not advertise `tcp-nodelay`.
+    pub async fn without_nodelay(place: &Place, name: &str) -> anyhow::Result<Self> {
+        let root = place.path(name);
+        std::fs::create_dir_all(&root)?;
+        let state_dir = root.join("state");
+        let engine = Engine::start(Options { port: 0, http_port: 0, state_dir, ..Options::default() }).await?;
+        let url = relay::without_nodelay(&engine.url()).await?;
+        let mut command = place.command(env!("CARGO_BIN_EXE_worktree"));
+        command.args(["serve", "--url", &url, "--config"]).arg(seed(&root, json!({}))?);
+        let worker = Running::start(command, &root.join("log"))?;
+        let client = Client::connect(&url).await?;
+        client.until_served().await?;
+        Ok(Stand { client, url, _worker: worker, _engine: Some(engine) })
     }
 
     /// Creates a worktree of the repository and returns its id and path.
@@ -132,6 +150,16 @@ impl Client {
     /// Closes the connection.
     pub fn leave(&self) {
         self.sdk.shutdown();
+    }
+
+    /// Waits until a worker answers.
+    pub async fn until_served(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while self.call("worktree::list", json!({})).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            ensure!(begun.elapsed() < Duration::from_secs(60), "the worker does not answer");
+        }
+        Ok(())
     }
 
     /// Calls a function.

@@ -82,7 +82,8 @@ pub(super) async fn run(arguments: Arguments, before: Seed, state_dir: Option<Pa
             tracing::warn!(%error, "standard output is closed; serving all the same");
         }
     };
-    let options = ServeOptions { url: engine.url(), seed: arguments.seed.path.or(before.path) };
+    let seed = arguments.seed.path.or(before.path);
+    let options = ServeOptions { url: engine.url(), seed, telemetry: false };
     let served = wire::serve(options, announce, stop.received()).await;
     if let Err(error) = note::remove(&state_dir) {
         tracing::warn!(%error, "the note for commands with --local stays behind");

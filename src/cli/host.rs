@@ -30,7 +30,7 @@ impl Host {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, mut readied) = mpsc::channel(1);
         let mut worker = tokio::spawn(wire::serve(
-            ServeOptions { url: engine.url(), seed },
+            ServeOptions { url: engine.url(), seed, telemetry: false },
             move || ready.try_send(()).unwrap_or_default(),
             // A sender that is dropped stops the worker just as one that sends.
             async move { stopped.await.unwrap_or_default() },

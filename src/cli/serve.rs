@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: Arguments, url: String) -> anyhow::Result<Exi
         return Ok(Exit::Success);
     }
     let stop = StopSignal::listen()?;
-    let options = ServeOptions { url, seed: arguments.seed.path };
+    let options = ServeOptions { url, seed: arguments.seed.path, telemetry: true };
     wire::serve(options, || tracing::info!("ready"), stop.received()).await?;
     Ok(Exit::Success)
 }

@@ -15,6 +15,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use crate::fault;
+
 /// The file in an entry that holds our marker.
 const MARKER: &str = "iii-worktree.json";
 /// Beginning of the name under which a dropped entry waits in the common directory to be deleted.
@@ -105,11 +107,15 @@ pub fn entries(common_dir: &Path) -> io::Result<Vec<AdminEntry>> {
 /// # Errors
 /// When `worktrees` or an entry cannot be read.
 pub fn entry_for(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
+    let plain = root.join(".git");
+    let mut entries = entries(common_dir)?;
+    // Looking for links costs more than all the rest.
+    if let Some(at) = entries.iter().position(|entry| entry.gitdir == plain) {
+        return Ok(Some(entries.swap_remove(at)));
+    }
     let wanted = settled(root).join(".git");
-    Ok(entries(common_dir)?.into_iter().find(|entry| {
-        let named = entry.gitdir.parent().map(settled).unwrap_or_default();
-        entry.gitdir == root.join(".git") || named.join(".git") == wanted
-    }))
+    let named = |entry: &AdminEntry| entry.gitdir.parent().map(settled).unwrap_or_default();
+    Ok(entries.into_iter().find(|entry| named(entry).join(".git") == wanted))
 }
 
 /// The path with its parents resolved and itself not, as far as they exist.
@@ -248,6 +254,45 @@ pub fn put_back(common_dir: &Path, name: &OsStr, copy: &Path, root: &Path) -> io
     fs::rename(&draft, &dir)?;
     File::open(&worktrees)?.sync_all()?;
     Ok(AdminEntry { name: name.to_owned(), dir, gitdir })
+}
+
+/// Adds a worktree at `root`, of which nothing but its parents need exist, as `git worktree add --no-checkout --lock` does:
+/// an entry named like the directory, locked for `reason` before it is anything else, and a directory with a `.git`
+/// file. `head` is what HEAD holds.
+///
+/// # Errors
+/// `AlreadyExists` when there is an entry or a directory of that name, `InvalidInput` when the name is none for an entry,
+/// and when something cannot be written. What was made by then stays; see [`take_back`].
+pub(super) fn add(common_dir: &Path, root: &Path, head: &str, reason: &str) -> io::Result<()> {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+    let name = root.file_name().filter(|name| name.as_bytes().iter().all(plain));
+    let (Some(name), Some(parent)) = (name, root.parent()) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "git makes another name of that"));
+    };
+    let worktrees = common_dir.join("worktrees");
+    fs::create_dir_all(&worktrees)?;
+    let dir = worktrees.join(name);
+    fs::create_dir(&dir)?;
+    put_in_place(&dir, "locked", format!("{reason}\n").as_bytes(), false)?;
+    step("an entry that names nothing")?;
+    fs::create_dir_all(parent)?;
+    fs::create_dir(root)?;
+    let root = fs::canonicalize(root)?;
+    let line = |path: &Path| [path.as_os_str().as_bytes(), b"\n"].concat();
+    put_in_place(&dir, "gitdir", &line(&root.join(".git")), false)?;
+    step("an entry without HEAD")?;
+    put_in_place(&dir, "HEAD", format!("{head}\n").as_bytes(), false)?;
+    put_in_place(&dir, "commondir", b"../..\n", false)?;
+    fs::create_dir(dir.join("refs"))?;
+    step("a directory without .git")?;
+    put_in_place(&root, ".git", &[b"gitdir: ", line(&dir).as_slice()].concat(), false)
+}
+
+/// A place at which a test may end the process: what is there now is all there is.
+fn step(what: &str) -> io::Result<()> {
+    let point = fault::point("add", || what.to_owned());
+    point.map_err(|injected| io::Error::other(format!("{injected:?}: {what}")))?.passed();
+    Ok(())
 }
 
 /// Makes the `.git` file of `root` name the entry.

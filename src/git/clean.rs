@@ -22,8 +22,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::index::{self, Entry, Look};
-use super::{objects, plain_file};
 use super::sha::Sha;
+use super::{objects, plain_file};
 
 /// With more files the index alone takes too much memory.
 const MOST: usize = 200_000;
@@ -32,18 +32,14 @@ const MOST_READ: u64 = 32 * 1024 * 1024;
 /// From how many files on several threads look.
 const MANY: usize = 1000;
 
-/// Whether the worktree with this root and git directory is proven to be as the tree `head_tree`. Blocks.
-pub(super) fn is_proven(root: &Path, git_dir: &Path, head_tree: &Sha) -> bool {
-    proven(root, git_dir, head_tree).is_some()
-}
-
-fn proven(root: &Path, git_dir: &Path, head_tree: &Sha) -> Option<()> {
+/// The tree that index and files of the worktree with this root and git directory are proven to be. Blocks.
+pub(super) fn proven_tree(root: &Path, git_dir: &Path) -> Option<Sha> {
     let path = git_dir.join("index");
     let written = path.symlink_metadata().ok()?.mtime();
     let bytes = std::fs::read(&path).ok()?;
     let index = index::entries(&bytes, MOST)?;
-    let plain = !index.holds.gitlinks && !index.holds.hidden && index.tree.as_deref() == Some(head_tree.as_str());
-    plain.then_some(())?;
+    let tree = index.tree.as_ref()?.parse().ok()?;
+    (!index.holds.gitlinks && !index.holds.hidden).then_some(())?;
     let mut files = HashMap::with_capacity(index.entries.len());
     let mut known: HashSet<&[u8]> = HashSet::from([b"".as_slice()]);
     for entry in &index.entries {
@@ -70,7 +66,7 @@ fn proven(root: &Path, git_dir: &Path, head_tree: &Sha) -> Option<()> {
         read: AtomicU64::new(0),
         differs: AtomicBool::new(false),
     };
-    search.agrees().then_some(())
+    search.agrees().then_some(tree)
 }
 
 /// A walk through the directories of the index.

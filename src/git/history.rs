@@ -16,11 +16,17 @@ impl Repo {
     /// # Errors
     /// W102, also when a commit is missing.
     pub async fn is_ancestor(&self, a: &Sha, b: &Sha) -> Result<bool, GitError> {
-        if objects::is_ancestor(&self.common_dir, a, b) {
+        if self.is_known_ancestor(a, b) {
             return Ok(true);
         }
         let output = self.command(["merge-base", "--is-ancestor", a.as_str(), b.as_str()]).offline().run().await?;
         Ok(output.expect(&[0, 1])?.code == Some(0))
+    }
+
+    /// Whether it can be told without git that `a` is `b` or an ancestor of it. `false` says nothing.
+    #[must_use]
+    pub fn is_known_ancestor(&self, a: &Sha, b: &Sha) -> bool {
+        objects::is_ancestor(&self.common_dir, a, b)
     }
 
     /// The best common ancestor; `None` when there is none. Where there are several, the one git names first.

@@ -55,6 +55,9 @@ impl Repo {
         if tip == target {
             return Ok(Some(Integration::SameCommit));
         }
+        if self.is_known_ancestor(tip, target) {
+            return Ok(Some(Integration::Ancestor));
+        }
         let counts = told(self.ahead_behind(tip, target).await)?;
         if let Some((0, _)) = counts {
             return Ok(Some(Integration::Ancestor));

@@ -26,8 +26,8 @@ use super::sha::Sha;
 
 /// The largest commit that is read, in bytes, packed and unpacked.
 const LARGEST: u64 = 1024 * 1024;
-/// How far back an ancestor is looked for.
-const FAR: usize = 512;
+/// How many commits are looked at for an ancestor: fewer than a process would cost.
+const FAR: usize = 64;
 /// Numbers the files that are being written.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 

@@ -20,10 +20,23 @@ impl Tree {
     /// # Errors
     /// W102, also when a directory cannot be read.
     pub async fn submodule_repos(&self) -> Result<Vec<Repo>, GitError> {
-        let mut found = BTreeSet::new();
-        collect(&self.git_dir().join("modules"), DEPTH, &mut found)?;
+        let mut found = self.kept_repos()?;
         found.extend(self.submodules_in_use().await?.into_iter().map(|(_, tree)| tree.git_dir().to_owned()));
         Ok(found.into_iter().map(|dir| self.git.repo(&dir)).collect())
+    }
+
+    /// The repositories of submodules that are kept in its entry: all, where the index has no submodules.
+    ///
+    /// # Errors
+    /// W102, also when a directory cannot be read.
+    pub fn kept_submodule_repos(&self) -> Result<Vec<Repo>, GitError> {
+        Ok(self.kept_repos()?.into_iter().map(|dir| self.git.repo(&dir)).collect())
+    }
+
+    fn kept_repos(&self) -> Result<BTreeSet<PathBuf>, GitError> {
+        let mut found = BTreeSet::new();
+        collect(&self.git_dir().join("modules"), DEPTH, &mut found)?;
+        Ok(found)
     }
 
     /// The worktrees of submodules, by their path in this one; not those inside them.

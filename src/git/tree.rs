@@ -144,22 +144,32 @@ impl Tree {
     /// is known of an upstream. `None` says nothing: ask [`Tree::status`].
     pub async fn proven_clean(&self) -> Option<TreeStatus> {
         let (head, branch) = (self.head().await.ok()??, self.head_branch().ok()?);
-        let tree = match objects::commit(&self.common_dir, &head) {
-            Some(commit) => commit.tree,
-            // The tree costs a process, too.
-            None if index::count(&self.git_dir)? > MANY => self.repo().tree_of(&head).await.ok()?,
-            None => return None,
+        let tree = objects::commit(&self.common_dir, &head).map(|commit| commit.tree);
+        // To ask for the tree costs a process, too.
+        if tree.is_none() && index::count(&self.git_dir)? < MANY {
+            return None;
+        }
+        let repo = self.repo();
+        let tree = async {
+            match tree {
+                Some(tree) => Some(tree),
+                None => repo.tree_of(&head).await.ok(),
+            }
         };
-        let clean = self.is_proven_clean(&tree).await && self.head().await.ok()?.as_ref() == Some(&head);
+        let (proven, tree) = tokio::join!(self.proven_tree(), tree);
+        let clean = proven? == tree? && self.head().await.ok()?.as_ref() == Some(&head);
         clean.then(|| TreeStatus { head: Some(head), branch, ..TreeStatus::default() })
     }
 
     /// Whether it can be told without git that index and files are those of the tree `head_tree`, and that there are no
     /// others. `false` says nothing: ask [`Tree::status`].
     pub async fn is_proven_clean(&self, head_tree: &Sha) -> bool {
-        let (root, git_dir, head_tree) = (Arc::clone(&self.root), Arc::clone(&self.git_dir), head_tree.clone());
-        let proven = tokio::task::spawn_blocking(move || clean::is_proven(&root, &git_dir, &head_tree)).await;
-        proven.unwrap_or(false)
+        self.proven_tree().await.as_ref() == Some(head_tree)
+    }
+
+    async fn proven_tree(&self) -> Option<Sha> {
+        let (root, git_dir) = (Arc::clone(&self.root), Arc::clone(&self.git_dir));
+        tokio::task::spawn_blocking(move || clean::proven_tree(&root, &git_dir)).await.ok()?
     }
 
     /// Whether git ignores this path of the worktree; nothing need be there.

@@ -25,6 +25,12 @@ use super::{Repo, branch_name, ref_files};
 /// What the reflog of a branch says that was made with its worktree.
 pub(super) const MADE: &str = "branch: Created for a worktree";
 
+/// Files of a repository that git copies, in its own way, into a worktree that it adds.
+const NOT_PLAIN_FILES: [&str; 2] = ["config.worktree", "info/sparse-checkout"];
+/// What a configuration mentions that changes how git adds a worktree.
+const NOT_PLAIN: [&str; 5] =
+    ["sharedrepository", "worktreeconfig", "relativeworktrees", "userelativepaths", "sparsecheckout"];
+
 /// A worktree to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddWorktree {
@@ -130,6 +136,19 @@ impl Repo {
 
     async fn add_on_branch(&self, addition: &Addition) -> Result<AdminEntry, GitError> {
         let add = &addition.add;
+        if self.adds_plainly(add).await? {
+            let head = match &add.branch {
+                Some(branch) => format!("ref: refs/heads/{branch}"),
+                None => add.start.to_string(),
+            };
+            match admin::add(&self.common_dir, &add.path, &head, &add.lock_reason) {
+                Ok(()) => return self.verify_added(add),
+                Err(error) => {
+                    tracing::debug!(path = %add.path.display(), %error, "git adds the worktree");
+                    addition.take_back_entry();
+                }
+            }
+        }
         // A branch with the form of an object id is taken for that object; the worktree is put on it afterwards.
         let is_like_an_object = add.branch.as_ref().is_some_and(|branch| branch.parse::<Sha>().is_ok());
         let named = add.branch.as_deref().filter(|_| !is_like_an_object);
@@ -159,6 +178,24 @@ impl Repo {
             if !patience.pause().await {
                 return Err(failure);
             }
+        }
+    }
+
+    /// Whether adding a worktree comes to no more than a few files: nothing is configured that git copies, links or
+    /// shares in another way, and nobody else has the branch.
+    async fn adds_plainly(&self, add: &AddWorktree) -> Result<bool, GitError> {
+        let there = |file: &str| self.common_dir.join(file).symlink_metadata().is_ok();
+        if ref_files::is_reftable(&self.common_dir) || NOT_PLAIN_FILES.iter().any(|file| there(file)) {
+            return Ok(false);
+        }
+        let Some(text) = self.place().text_without_includes() else { return Ok(false) };
+        let text = String::from_utf8_lossy(&text).to_ascii_lowercase();
+        if NOT_PLAIN.iter().any(|word| text.contains(word)) {
+            return Ok(false);
+        }
+        match &add.branch {
+            Some(branch) => Ok(self.checkouts_of(branch).await?.is_empty()),
+            None => Ok(true),
         }
     }
 

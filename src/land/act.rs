@@ -18,12 +18,21 @@ use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::marker::{self, Identity};
 use crate::worktrees::remove::{self, branch_ref};
+use crate::worktrees::repo_lock::RepoGuard;
+use crate::worktrees::unsaved_work::Cleared;
 use crate::worktrees::{Context, unsaved_work};
 
 /// What an effect led to: an event to be recorded, or nothing but changed surroundings to be looked at again.
 pub type Effect = Option<Event>;
 
-/// Does what was decided.
+/// What a swap hands on to the clean-up that follows it at once: the worktree was found to hold nothing unsaved, and
+/// nobody else has had the repository since.
+pub struct Carried {
+    guard: RepoGuard,
+    cleared: Cleared,
+}
+
+/// Does what was decided. `carried` is what the action before has handed on; what this one hands on takes its place.
 ///
 /// # Errors
 /// What git, the store or the shell report when it could not be done; the same decision can be taken again.
@@ -34,7 +43,9 @@ pub async fn act(
     seen: &Observed,
     action: Action,
     stop: &Stop,
+    carried: &mut Option<Carried>,
 ) -> Result<Effect> {
+    let before = carried.take();
     match action {
         Action::Record(event) => Ok(Some(event)),
         Action::AbortOperation => {
@@ -61,9 +72,9 @@ pub async fn act(
             let test_cmd = job.test_cmd.as_deref().unwrap_or_default();
             gate::run(ctx, job, test_cmd, stop).await.map(Some)
         }
-        Action::Swap => swap(ctx, job, &seen.repo).await,
+        Action::Swap => swap(ctx, job, seen, carried).await,
         Action::CatchUpCheckouts => catch_up(ctx, job, &seen.repo).await.map(Some),
-        Action::CleanUp => clean_up(ctx, job, record, seen).await,
+        Action::CleanUp => clean_up(ctx, job, record, seen, before).await,
     }
 }
 
@@ -122,11 +133,15 @@ async fn apply_rebase(ctx: &Context, job: &Job, seen: &Observed) -> Result<Event
 
 /// What became of moving branch and files to the rebased commit.
 enum Brought {
-    Along { head: Sha },
+    Along {
+        head: Sha,
+    },
     /// The branch was moved by somebody else.
     MovedAway,
     /// Files of the worktree are in the way; nothing has moved.
-    InTheWay { files: Vec<String> },
+    InTheWay {
+        files: Vec<String>,
+    },
 }
 
 /// Moves branch and working tree from the frozen tip to the rebased one; takes the branch back when the tree refuses.
@@ -202,7 +217,8 @@ async fn rebase_in_tree(job: &Job, tree: &Tree) -> Result<Event> {
 }
 
 /// Moves the target by compare-and-swap, then the checkouts of it; takes the target back when one of them refuses.
-async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
+async fn swap(ctx: &Context, job: &Job, seen: &Observed, carried: &mut Option<Carried>) -> Result<Effect> {
+    let repo = &seen.repo;
     let from = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
     let to = required("rebased_sha", job.rebased_sha.as_ref())?;
     if job.test_cmd.is_some() && job.test_passed_sha != job.rebased_sha {
@@ -217,7 +233,18 @@ async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
             format!("{} would move `{}` backwards; nothing was landed", job.job_id, job.target_branch),
         ));
     }
-    let _guard = ctx.registry.lock(&job.repo_key).await?;
+    let guard = ctx.registry.lock(&job.repo_key).await?;
+    let cleared = match &seen.tree {
+        Some((tree, _)) if job.needs_no_files() => {
+            let work = unsaved_work::judge_landed(tree).await;
+            if work.changed + work.untracked > 0 {
+                return Ok(Some(Event::Blocked(decide::uncommitted(job, work.changed, work.untracked))));
+            }
+            // Anything else keeps the worktree, and is told when it is judged again.
+            work.clear_landed(&landed_tip(job, seen)?).ok()
+        }
+        _ => None,
+    };
     for path in &job.target_checkouts {
         // Seen beforehand, so that the target is not moved only to be taken back.
         if let Ok(tree) = ctx.git().tree(&from_text(path))
@@ -233,7 +260,11 @@ async fn swap(ctx: &Context, job: &Job, repo: &Repo) -> Result<Effect> {
         // Looked at again: whoever moved it may have moved it to the gated commit.
         RefUpdate::Lost { .. } => return Ok(None),
     }
-    follow(ctx, job, repo, &from, &to).await.map(Some)
+    let followed = follow(ctx, job, repo, &from, &to).await?;
+    if followed == Event::Swapped {
+        *carried = cleared.map(|cleared| Carried { guard, cleared });
+    }
+    Ok(Some(followed))
 }
 
 async fn catch_up(ctx: &Context, job: &Job, repo: &Repo) -> Result<Event> {
@@ -341,16 +372,32 @@ pub async fn settle_merge(job: &Job, repo: &Repo, error: &Error) -> Result<Event
 }
 
 /// Removes the landed worktree and its branch, or says why it is kept.
-async fn clean_up(ctx: &Arc<Context>, job: &Job, record: &Record, seen: &Observed) -> Result<Effect> {
+async fn clean_up(
+    ctx: &Arc<Context>,
+    job: &Job,
+    record: &Record,
+    seen: &Observed,
+    carried: Option<Carried>,
+) -> Result<Effect> {
     if job.keep {
         return Ok(Some(Event::Finished { kept_reason: None }));
     }
     let merged = required("merged_sha", job.merged_sha.as_ref())?;
     if let Some((tree, entry)) = &seen.tree {
-        let _guard = ctx.registry.lock(&job.repo_key).await?;
-        // Judged in the same breath as the rename.
-        let landed = landed_tip(job, seen)?;
-        let cleared = match unsaved_work::judge_landed(tree).await.clear_landed(&landed) {
+        let (_guard, cleared) = match carried {
+            Some(Carried { guard, cleared }) => (guard, Ok(cleared)),
+            None => {
+                let guard = ctx.registry.lock(&job.repo_key).await?;
+                let landed = landed_tip(job, seen)?;
+                if job.tree_behind && landed == merged {
+                    // The branch has followed, so the files are to follow, too.
+                    settle_files(job, seen, tree).await?;
+                }
+                // Judged in the same breath as the rename.
+                (guard, unsaved_work::judge_landed(tree).await.clear_landed(&landed))
+            }
+        };
+        let cleared = match cleared {
             Ok(cleared) => cleared,
             Err(kept) => return keep(job, seen, tree, kept).await.map(Some),
         };
@@ -391,21 +438,29 @@ fn landed_tip(job: &Job, seen: &Observed) -> Result<Sha> {
 /// Leaves the worktree to its owner. Where branch and files were left behind, they follow to the landed commit first, with
 /// all changes kept.
 async fn keep(job: &Job, seen: &Observed, tree: &Tree, why: String) -> Result<Event> {
-    let on_branch = tree.operation().is_none() && tree.head_branch()?.as_ref() == Some(&job.branch);
     let mut kept_reason = why;
-    if job.tree_behind && on_branch {
-        match bring_along(job, &seen.repo, tree).await? {
-            Brought::Along { .. } | Brought::MovedAway => {}
-            Brought::InTheWay { files } => {
-                kept_reason = format!(
-                    "{kept_reason}; the branch stays at the commits that were rebased, because {} would be overwritten: run git rebase {} there",
-                    files.join(", "),
-                    job.target_branch
-                );
-            }
-        }
+    if job.tree_behind
+        && let Some(files) = settle_files(job, seen, tree).await?
+    {
+        kept_reason = format!(
+            "{kept_reason}; the branch stays at the commits that were rebased, because {} would be overwritten: run git rebase {} there",
+            files.join(", "),
+            job.target_branch
+        );
     }
     Ok(Event::Finished { kept_reason: Some(kept_reason) })
+}
+
+/// Has branch and files of a worktree, which were left behind, follow to the landed commit, unless its owner has gone
+/// another way. Returns the files that are in the way.
+async fn settle_files(job: &Job, seen: &Observed, tree: &Tree) -> Result<Option<Vec<String>>> {
+    if tree.operation().is_some() || tree.head_branch()?.as_ref() != Some(&job.branch) {
+        return Ok(None);
+    }
+    match bring_along(job, &seen.repo, tree).await? {
+        Brought::Along { .. } | Brought::MovedAway => Ok(None),
+        Brought::InTheWay { files } => Ok(Some(files)),
+    }
 }
 
 /// Deletes the landed branch when it still is where the land has put or left it and nobody has it checked out.

@@ -3,6 +3,8 @@
 //! The job says `untold` until all of it is done, so that a crash in between tells the end again rather than never.
 //! Once a newer job of the same worktree exists, record, mark and backup ref belong to that one.
 
+use std::sync::Arc;
+
 use super::step::record_of;
 use crate::fault;
 use crate::git::from_text;
@@ -10,13 +12,13 @@ use crate::model::Result;
 use crate::model::event::Event;
 use crate::model::job::Job;
 use crate::model::record::{Lifecycle, Record};
-use crate::worktrees::{Context, branch};
+use crate::worktrees::{Context, branch, remove};
 
 /// Settles and tells the end of `job`, which is done. Doing it twice sends the event twice and changes nothing else.
 ///
 /// # Errors
 /// `W300`, `W100`, `W101`; it can be called again.
-pub async fn conclude(ctx: &Context, job: &Job) -> Result<()> {
+pub async fn conclude(ctx: &Arc<Context>, job: &Job) -> Result<()> {
     let guard = ctx.registry.lock(&job.repo_key).await?;
     let current = ctx.registry.record(&job.worktree_id).ok();
     let newest = ctx.registry.last_job(&job.worktree_id).is_none_or(|last| last.job_id == job.job_id);
@@ -28,7 +30,11 @@ pub async fn conclude(ctx: &Context, job: &Job) -> Result<()> {
                     let record = Record { updated_at: ctx.now(), ..record };
                     ctx.registry.put_record(&guard, record).await
                 }
-                Some(None) => ctx.registry.delete_record(&guard, &job.worktree_id).await,
+                Some(None) => {
+                    ctx.registry.delete_record(&guard, &job.worktree_id).await?;
+                    // What a crash has left there: at the start the record still stood for it.
+                    remove::finish_discard(ctx, &told, None)
+                }
                 None => Ok(()),
             }
         };

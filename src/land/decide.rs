@@ -103,14 +103,17 @@ fn branch_mismatch(job: &Job, tree: &TreeFacts) -> Action {
 }
 
 fn dirty(job: &Job, tree: &TreeFacts) -> Action {
-    block(
-        BlockReason::Dirty,
-        Code::Uncommitted,
-        format!(
-            "{} holds {} changed and {} untracked files; commit or remove them and land again",
-            job.worktree_path, tree.changed, tree.untracked
-        ),
-    )
+    Action::Record(Event::Blocked(uncommitted(job, tree.changed, tree.untracked)))
+}
+
+/// The block for files that are not committed.
+#[must_use]
+pub fn uncommitted(job: &Job, changed: u64, untracked: u64) -> Block {
+    let message = format!(
+        "{} holds {changed} changed and {untracked} untracked files; commit or remove them and land again",
+        job.worktree_path
+    );
+    Block::new(BlockReason::Dirty, Code::Uncommitted, message)
 }
 
 fn hidden(job: &Job, tree: &TreeFacts) -> Action {
@@ -269,6 +272,13 @@ fn test(job: &Job, facts: &Facts) -> Action {
 }
 
 fn merge(job: &Job, facts: &Facts, max_land_retries: u32) -> Action {
+    if let Place::Ours(tree) = &facts.place
+        && job.needs_no_files()
+        && job.lands_nothing()
+        && tree.changed + tree.untracked > 0
+    {
+        return dirty(job, tree);
+    }
     if facts.merged {
         // A swap that was cut off may have left checkouts of the target behind.
         return if job.target_checkouts.is_empty() { Action::Record(Event::Swapped) } else { Action::CatchUpCheckouts };

@@ -62,7 +62,7 @@ pub struct Facts {
     pub tip: Option<String>,
     /// The tip of the target.
     pub target: Option<String>,
-    /// Whether the recorded target is contained in the tip of the branch.
+    /// Whether it is known that the recorded target is contained in the tip of the branch.
     pub on_top: bool,
     /// Whether the target contains the gated commit.
     pub merged: bool,
@@ -128,7 +128,10 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
         Phase::Rebase => {
             // Once the rebase is worked out, only where the branch is matters.
             if let (Some(tip), Some(onto), None) = (&tip, &job.recorded_target_sha, &job.rebased_sha) {
-                facts.on_top = repo.is_ancestor(&sha(onto)?, tip).await?;
+                let onto = sha(onto)?;
+                // Working the rebase out finds the same; only before git rebases has it to be certain.
+                facts.on_top =
+                    repo.is_known_ancestor(&onto, tip) || (job.rebase_started && repo.is_ancestor(&onto, tip).await?);
             }
         }
         Phase::Merge => {
@@ -145,15 +148,16 @@ pub async fn observe(ctx: &Context, job: &Job, record: &Record) -> Result<Observ
     Ok(Observed { facts, repo, tree, left_entry })
 }
 
-/// Whether the decision of this job depends on what lies in the working tree. After the preflight it does where git
-/// rebases there, and for a gate: otherwise nothing is touched or tested that is not landed, and what appears meanwhile
-/// is found when the worktree is judged at the end, and keeps it.
+/// Whether the decision of this job depends on what lies in the working tree. Where the land needs no files it does only
+/// when git has to rebase there: the one look at them comes in the same breath as the swap.
 fn needs_status(job: &Job) -> bool {
     match job.phase {
-        Phase::Preflight => true,
+        Phase::Preflight => !job.needs_no_files(),
         Phase::Rebase => job.rebase_started && job.rebased_sha.is_none(),
         Phase::Test => job.test_cmd.is_some(),
-        Phase::Merge | Phase::Finalize | Phase::Done => false,
+        // There will be no swap.
+        Phase::Merge => job.needs_no_files() && job.lands_nothing(),
+        Phase::Finalize | Phase::Done => false,
     }
 }
 

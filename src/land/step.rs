@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::act::act;
+use super::act::{Carried, act};
 use super::conclude::conclude;
 use super::decide::{Action, decide};
 use super::observe::observe;
@@ -43,6 +43,7 @@ pub async fn run_in_order(ctx: &Arc<Context>, job_id: &str, stop: &Stop) -> Resu
 /// Runs one job to its end.
 async fn run(ctx: &Arc<Context>, mut job: Job, stop: &Stop) -> Result<Job> {
     let mut twice = false;
+    let mut carried = None;
     while !job.ended() {
         if job.done {
             conclude(ctx, &job).await?;
@@ -55,10 +56,13 @@ async fn run(ctx: &Arc<Context>, mut job: Job, stop: &Stop) -> Result<Job> {
                 format!("this worker is stopping; {} goes on from phase {} later", job.job_id, job.phase.as_str()),
             ));
         }
-        match advance(ctx, &job, stop, &mut twice).await {
+        match advance(ctx, &job, stop, &mut twice, &mut carried).await {
             Ok(next) => job = next,
             Err(error) if *stop.borrow() => return Err(error),
-            Err(error) => job = survive(ctx, job, error).await?,
+            Err(error) => {
+                carried = None;
+                job = survive(ctx, job, error).await?;
+            }
         }
     }
     Ok(job)
@@ -66,7 +70,13 @@ async fn run(ctx: &Arc<Context>, mut job: Job, stop: &Stop) -> Result<Job> {
 
 /// One turn of the machine; returns the job as it is stored now. `twice` says that the turn before was one whose outcome
 /// was forgotten on purpose.
-async fn advance(ctx: &Arc<Context>, job: &Job, stop: &Stop, twice: &mut bool) -> Result<Job> {
+async fn advance(
+    ctx: &Arc<Context>,
+    job: &Job,
+    stop: &Stop,
+    twice: &mut bool,
+    carried: &mut Option<Carried>,
+) -> Result<Job> {
     let record = record_of(ctx, job);
     let seen = observe(ctx, job, &record).await?;
     let action = decide(job, &seen.facts, ctx.settings().config.max_land_retries);
@@ -76,7 +86,7 @@ async fn advance(ctx: &Arc<Context>, job: &Job, stop: &Stop, twice: &mut bool) -
     }
     let point = fault::effect(action.name())?;
     let forgotten = point.repeats() && !*twice;
-    let effect = act(ctx, job, &record, &seen, action, stop).await?;
+    let effect = act(ctx, job, &record, &seen, action, stop, carried).await?;
     point.passed();
     *twice = forgotten;
     match effect {

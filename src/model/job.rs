@@ -177,6 +177,12 @@ impl Job {
         self.test_cmd.is_none() && !self.keep
     }
 
+    /// Whether the target contains already what is to land, so that it need not move.
+    #[must_use]
+    pub fn lands_nothing(&self) -> bool {
+        self.rebased_sha.is_some() && self.rebased_sha == self.recorded_target_sha
+    }
+
     /// The commit that the branch must be at once the rebase is known.
     #[must_use]
     pub fn expected_tip(&self) -> Option<&String> {

@@ -63,6 +63,8 @@ pub struct ServeOptions {
     pub url: String,
     /// A YAML file that seeds the configuration when the engine stores none yet.
     pub seed: Option<PathBuf>,
+    /// Whether spans and log records go to the engine. One that drops them, as the embedded one does, is spared them.
+    pub telemetry: bool,
 }
 
 /// Why serving ended other than by being asked to.
@@ -108,7 +110,7 @@ where
 {
     let seed = seed::read(options.seed.as_deref()).map_err(ServeError::Configuration)?;
     require_git().await?;
-    let link = Link { client: connect(&options.url), url: options.url };
+    let link = Link { client: connect(&options), url: options.url };
     tokio::pin!(shutdown);
     let started = tokio::select! {
         started = start(&link, &seed) => started.map(Some),
@@ -148,7 +150,7 @@ struct Link {
     url: String,
 }
 
-fn connect(url: &str) -> IIIClient {
+fn connect(to: &ServeOptions) -> IIIClient {
     let metadata = WorkerMetadata {
         name: WORKER_NAME.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -157,11 +159,14 @@ fn connect(url: &str) -> IIIClient {
     };
     let mut options = InitOptions { metadata: Some(metadata), ..InitOptions::default() };
     let telemetry = options.otel.get_or_insert_default();
+    if !to.telemetry {
+        telemetry.enabled = Some(false);
+    }
     telemetry.logs_flush_interval_ms = Some(TELEMETRY_MS);
     if std::env::var_os("OTEL_SPANS_FLUSH_INTERVAL_MS").is_none() {
         telemetry.spans_flush_interval_ms = Some(TELEMETRY_MS);
     }
-    iii_sdk::register_worker(url, options)
+    iii_sdk::register_worker(&to.url, options)
 }
 
 /// The name under which the SDK announces this worker.
@@ -474,6 +479,7 @@ impl Serving {
     async fn stop(&self) {
         self.worker.dispatcher.stop();
         self.worker.ctx.pool.stop();
+        self.worker.ctx.trash_turns.hurry();
         tracing::info!("stopping: no new land is taken, what runs comes to a recorded state");
         let quiet = async {
             self.calls.idle().await;

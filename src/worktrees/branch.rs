@@ -46,7 +46,7 @@ pub async fn backup(repo: &Repo, record: &Record, tip: &Sha) -> Result<()> {
 /// # Errors
 /// Those of [`backup`].
 pub async fn keep(repo: &Repo, name: &str, tip: &Sha) -> Result<()> {
-    let expected = match repo.resolve_commit(name).await? {
+    let expected = match repo.ref_sha(name).await? {
         Some(old) if old == *tip => return Ok(()),
         Some(old) => Expected::Is(old),
         None => Expected::Absent,
@@ -106,7 +106,7 @@ async fn try_delete(ctx: &Context, record: &Record, force: bool) -> Result<Optio
 /// # Errors
 /// `W600`, and what git reports; the ref is there then.
 pub async fn drop_backup(ctx: &Context, repo: &Repo, name: &str, why: &str) -> Result<()> {
-    let Some(kept) = repo.resolve_commit(name).await? else { return Ok(()) };
+    let Some(kept) = repo.ref_sha(name).await? else { return Ok(()) };
     let id = name.strip_prefix(BACKUPS).unwrap_or(name);
     let id = id.strip_suffix(".head").unwrap_or(id);
     let details = json!({"backup_ref": name, "head_sha": kept, "why": why});

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-use super::acting;
 use super::memo::Memo;
 use super::pool::Pool;
 use super::registry::Registry;
 use super::usage::Usage;
+use super::{acting, trash};
 use crate::audit;
 use crate::bus::{EventSink, LandQueue, Shell, StateStore};
 use crate::git::{Git, Hooks, Policy, Signing};
@@ -59,6 +59,8 @@ pub struct Context {
     pub told_skips: Mutex<HashMap<String, String>>,
     /// Answers of git that the reads need again and again.
     pub memo: Memo,
+    /// Whose turn it is to be deleted from the trash.
+    pub trash_turns: trash::Turns,
     /// Worktrees that are made before anybody asks for them.
     pub pool: Pool,
     git: Git,
@@ -80,6 +82,7 @@ impl Context {
             usage: Usage::default(),
             told_skips: Mutex::default(),
             memo: Memo::default(),
+            trash_turns: trash::Turns::default(),
             pool: Pool::default(),
             git,
             settings: RwLock::new(Arc::new(settings)),

@@ -205,9 +205,13 @@ pub fn empty_trash(ctx: &Arc<Context>) {
 
 /// Deletes what lies in the trash, in the background.
 fn delete_later(ctx: &Arc<Context>, record: Option<Record>, place: PathBuf, why: &'static str) {
+    if !ctx.trash_turns.ask(&place) {
+        return;
+    }
     let (background, ctx) = (ctx.clone(), ctx.clone());
     background.background.spawn(async move {
-        if let Err(error) = delete_trash(&ctx, &place, record.as_ref(), why).await {
+        let deletion = delete_trash(&ctx, &place, record.as_ref(), why);
+        if let Err(error) = ctx.trash_turns.take(&place, || ctx.registry.is_landing(), deletion).await {
             tracing::warn!(place = %place.display(), %error, "the trash entry stays for the next sweep");
         }
     });

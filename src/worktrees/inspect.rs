@@ -28,33 +28,35 @@ struct Target {
 impl Target {
     /// `memo`: where an upstream may be remembered.
     async fn of(repo: &Repo, base_ref: &str, memo: Option<&Memo>) -> Result<Target, GitError> {
-        let mut branch = None;
+        let Some(branch) = Target::branch_of(repo, base_ref).await? else { return Ok(Target::default()) };
+        let mut tips = Vec::new();
+        tips.extend(repo.branch_sha(&branch).await?);
+        tips.extend(Target::upstream_tip(repo, &branch, memo).await?);
+        tips.dedup();
+        Ok(Target { branch: Some(branch), tips })
+    }
+
+    async fn branch_of(repo: &Repo, base_ref: &str) -> Result<Option<String>, GitError> {
         if base_ref != "HEAD" {
             let short = base_ref.strip_prefix("refs/heads/").unwrap_or(base_ref);
             // A base may be anything that names a commit (`main~2`), which no branch is called.
             let named = crate::model::config::is_branch_name(short);
             if named && repo.branch_sha(short).await?.is_some() {
-                branch = Some(short.to_owned());
+                return Ok(Some(short.to_owned()));
             }
         }
-        let branch = match branch {
-            Some(branch) => Some(branch),
-            None => repo.head_branch().await?,
-        };
-        let Some(branch) = branch else { return Ok(Target::default()) };
-        let mut tips = Vec::new();
-        tips.extend(repo.branch_sha(&branch).await?);
+        repo.head_branch().await
+    }
+
+    async fn upstream_tip(repo: &Repo, branch: &str, memo: Option<&Memo>) -> Result<Option<Sha>, GitError> {
         let upstream = match memo {
-            Some(memo) => memo.upstream(repo, &branch).await?,
-            None => repo.upstream_of(&branch).await?,
+            Some(memo) => memo.upstream(repo, branch).await?,
+            None => repo.upstream_of(branch).await?,
         };
-        if let Some(upstream) = upstream
-            && let Some(tip) = repo.resolve_commit(&upstream).await?
-        {
-            tips.push(tip);
+        match upstream {
+            Some(upstream) => repo.resolve_commit(&upstream).await,
+            None => Ok(None),
         }
-        tips.dedup();
-        Ok(Target { branch: Some(branch), tips })
     }
 
     /// A branch is no target for itself: everything is contained in it.
@@ -76,12 +78,19 @@ pub async fn target_tips(repo: &Repo, record: &Record) -> Result<Vec<Sha>, GitEr
 /// # Errors
 /// What git reports when the target cannot be found out; the caller must then assume that nothing is contained.
 pub async fn integration(repo: &Repo, record: &Record, head: &Sha) -> Result<Option<Integration>> {
-    for tip in target_tips(repo, record).await? {
-        if let Some(reason) = repo.integration(head, &tip).await? {
-            return Ok(Some(reason));
-        }
+    let branch = Target::branch_of(repo, &record.base_ref).await?.filter(|branch| *branch != record.branch);
+    let Some(branch) = branch else { return Ok(None) };
+    let local = repo.branch_sha(&branch).await?;
+    if let Some(tip) = &local
+        && let Some(reason) = repo.integration(head, tip).await?
+    {
+        return Ok(Some(reason));
     }
-    Ok(None)
+    // Asked for only where the local tip does not contain it.
+    match Target::upstream_tip(repo, &branch, None).await? {
+        Some(tip) if local.as_ref() != Some(&tip) => Ok(repo.integration(head, &tip).await?),
+        _ => Ok(None),
+    }
 }
 
 /// What all worktrees of one repository have in common, asked for once in a call.

@@ -20,7 +20,7 @@ use super::{
     Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,
 };
 use crate::audit::{self, Action};
-use crate::git::admin::{self, AdminEntry};
+use crate::git::admin::{self, AdminEntry, Link};
 use crate::git::{Tree, from_text};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
@@ -83,10 +83,12 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
     let records = ctx.registry.records().into_iter();
     let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
-    // Judged first without the lock, so that a sweep keeps nobody waiting, and side by side.
+    // Judged first without the lock, so that a sweep keeps nobody waiting, and side by side. Who works where is looked at
+    // only when it counts.
+    let only_said = request.dry_run;
     let first = side_by_side::run(records.clone(), |record| {
         let ctx = ctx.clone();
-        async move { judge(&ctx, &record).await.map(drop) }
+        async move { judge(&ctx, &record, only_said).await.map(drop) }
     });
     let first = first.await;
     for (record, judged) in records.into_iter().zip(first) {
@@ -212,7 +214,7 @@ enum Verdict {
 async fn sweep_one(ctx: &Arc<Context>, record: Record) -> Result<(), Skip> {
     let guard = ctx.registry.lock(&record.repo_key).await?;
     let record = ctx.registry.record(&record.worktree_id)?;
-    let verdict = judge(ctx, &record).await?;
+    let verdict = judge(ctx, &record, true).await?;
     let branch_deleted = take(ctx, &record, verdict).await?;
     ctx.registry.delete_record(&guard, &record.worktree_id).await?;
     drop(guard);
@@ -239,8 +241,8 @@ async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<b
     Ok(false)
 }
 
-/// Whether a worktree may go; the reason when it may not.
-async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
+/// Whether a worktree may go; the reason when it may not. `idle`: also when a process works there.
+async fn judge(ctx: &Context, record: &Record, idle: bool) -> Result<Verdict, Skip> {
     if let Some(job) = ctx.registry.live_job(&record.worktree_id) {
         return Err(Skip::waiting(format!("landing ({})", job.job_id)));
     }
@@ -280,7 +282,9 @@ async fn judge(ctx: &Context, record: &Record) -> Result<Verdict, Skip> {
     }
     let described = work.describe();
     let cleared = work.clear(record).map_err(|_| Skip::safety("unmerged work", described))?;
-    remove::require_idle(record).await.map_err(|error| Skip::safety("busy", error.message))?;
+    if idle {
+        remove::require_idle(record).await.map_err(|error| Skip::safety("busy", error.message))?;
+    }
     Ok(Verdict::Remove(tree, entry, cleared))
 }
 
@@ -333,7 +337,12 @@ pub fn expire_ms(ctx: &Context) -> i64 {
 /// When somebody last did something in the worktree, as far as git's own files tell: milliseconds since the epoch.
 #[must_use]
 pub fn last_touched(record: &Record) -> i64 {
-    let entry = admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path)).ok().flatten();
+    let (common_dir, root) = (from_text(&record.repo_key), Path::new(&record.path));
+    let entry = match admin::verify_link(&common_dir, root) {
+        Ok(Link::Intact(entry)) => Some(entry),
+        Ok(Link::DirectoryGone { entry }) => entry,
+        _ => admin::entry_for(&common_dir, root).ok().flatten(),
+    };
     let Some(entry) = entry else { return 0 };
     let touched = ["index", "HEAD", "logs/HEAD"].iter().filter_map(|file| modified_ms(&entry.dir.join(file)));
     touched.max().unwrap_or(0)

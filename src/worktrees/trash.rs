@@ -5,16 +5,85 @@
 //!    two leaves everything that was in it.
 //! 2. Only what bears the name that this module gives, and lies directly in the trash, is ever deleted.
 //! 3. Links are unlinked, never followed.
+//! 4. Of all that is to be deleted, one tree is at a time, and while branches land it waits, though not for long: nobody
+//!    is kept waiting by what nobody waits for.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
 
 use crate::model::id::is_worktree_id;
 
 /// Name of the trash below the worktree root.
 pub const TRASH: &str = ".trash";
+
+/// How long a deletion waits, so that the answer to whoever has asked for it is not slowed down by it.
+const ANSWER: Duration = Duration::from_millis(100);
+/// How long a deletion waits for lands to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The share of a file system, in percent, that must be free for that: what waits holds space.
+const FREE: u64 = 20;
+/// How long it is waited between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What waits for its deletion, and whose turn it is.
+pub struct Turns {
+    one: Semaphore,
+    waiting: Mutex<HashSet<PathBuf>>,
+    hurry: AtomicBool,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns { one: Semaphore::new(1), waiting: Mutex::default(), hurry: AtomicBool::new(false) }
+    }
+}
+
+impl Turns {
+    /// Whether this entry was not waiting already; it is now, until its turn is over.
+    pub fn ask(&self, place: &Path) -> bool {
+        self.waiting().insert(place.to_owned())
+    }
+
+    /// Runs the deletion of an entry that has asked, when its turn has come and there is nothing `better` to do.
+    pub async fn take<T>(&self, place: &Path, better: impl Fn() -> bool, deletion: impl Future<Output = T>) -> T {
+        let begun = Instant::now();
+        // Nobody closes it.
+        let _turn = self.one.acquire().await;
+        let hurries = || self.hurry.load(Ordering::Relaxed);
+        while begun.elapsed() < ANSWER && !hurries() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        while better() && begun.elapsed() < PATIENCE && has_room(place) && !hurries() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let deleted = deletion.await;
+        self.waiting().remove(place);
+        deleted
+    }
+
+    /// From now on nothing waits for anything better: the process is stopping.
+    pub fn hurry(&self) {
+        self.hurry.store(true, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether there is so much room that what lies at `place` may stay for a while.
+fn has_room(place: &Path) -> bool {
+    let room = nix::sys::statvfs::statvfs(place);
+    room.is_ok_and(|room| room.blocks_available() * 100 >= room.blocks() * FREE)
+}
 
 /// The worktree id and the second of the epoch in the name of a trash entry, when it is one of ours.
 #[must_use]
@@ -110,6 +179,29 @@ mod tests {
     use super::*;
 
     const ID: &str = "wt_0123456789ab";
+
+    #[tokio::test]
+    async fn deletions_come_one_after_the_other_when_there_is_nothing_better_to_do_invariant_4() {
+        let root = tempfile::tempdir().unwrap();
+        let (turns, place) = (Turns::default(), root.path());
+        assert!(turns.ask(place));
+        assert!(!turns.ask(place), "it waits already");
+        let better = AtomicBool::new(true);
+        let deleted = AtomicBool::new(false);
+        let deletion = turns.take(place, || better.load(Ordering::Relaxed), async {
+            deleted.store(true, Ordering::Relaxed);
+        });
+        tokio::pin!(deletion);
+        assert!(tokio::time::timeout(ANSWER * 2, &mut deletion).await.is_err());
+        assert!(!deleted.load(Ordering::Relaxed));
+        better.store(false, Ordering::Relaxed);
+        deletion.await;
+        assert!(deleted.load(Ordering::Relaxed) && turns.ask(place));
+        // Whoever stops waits for nothing.
+        turns.hurry();
+        let stopping = turns.take(place, || true, async {});
+        assert!(tokio::time::timeout(PATIENCE / 2, stopping).await.is_ok());
+    }
 
     #[test]
     fn only_our_names_in_the_trash_are_deleted_invariant_2() {

@@ -9,7 +9,7 @@
 //! 3. A branch goes only when its tip is integrated in its target, or contained in another branch, tag or
 //!    remote-tracking ref ([`branch_kept_by`]).
 
-use crate::git::{Operation, Repo, Sha, Tree};
+use crate::git::{GitError, Operation, Repo, Sha, Tree};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::inspect;
@@ -72,11 +72,17 @@ pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
 /// [`UnsavedWork::clear_landed`], which compares the commit.
 pub async fn judge_landed(tree: &Tree) -> UnsavedWork {
     let mut work = UnsavedWork { operation: tree.operation(), ..UnsavedWork::default() };
-    match tree.proven_clean().await {
-        Some(clean) => (work.head, work.branch) = (clean.head, clean.branch),
-        None => judge_files(tree, &mut work).await,
-    }
-    judge_submodules(tree, &mut work).await;
+    let repos = match tree.proven_clean().await {
+        Some(clean) => {
+            (work.head, work.branch) = (clean.head, clean.branch);
+            tree.kept_submodule_repos()
+        }
+        None => {
+            judge_files(tree, &mut work).await;
+            tree.submodule_repos().await
+        }
+    };
+    judge_submodules(repos, &mut work).await;
     work
 }
 
@@ -102,8 +108,8 @@ async fn judge_files(tree: &Tree, work: &mut UnsavedWork) {
 }
 
 /// Counts what was committed in submodules and never pushed, because their repositories go with the worktree.
-async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
-    let repos = match tree.submodule_repos().await {
+async fn judge_submodules(repos: Result<Vec<Repo>, GitError>, work: &mut UnsavedWork) {
+    let repos = match repos {
         Ok(repos) => repos,
         Err(error) => return work.unknown.push(format!("the repositories of submodules: {error}")),
     };
@@ -118,17 +124,18 @@ async fn judge_submodules(tree: &Tree, work: &mut UnsavedWork) {
 async fn judge_commits(record: &Record, tree: &Tree, head: &Sha, work: &mut UnsavedWork) {
     let repo = tree.repo();
     match record.base_sha.parse::<Sha>() {
-        Ok(base) => match repo.ahead_behind(head, &base).await {
-            Ok((0, _)) => judge_detached(&repo, head, work).await,
-            Ok((ahead, _)) => match inspect::integration(&repo, record, head).await {
-                Ok(Some(_)) => {}
-                Ok(None) => count_commits(record, &repo, head, &base, work).await,
-                Err(error) => {
+        Ok(base) if base == *head => judge_detached(&repo, head, work).await,
+        Ok(base) => match inspect::integration(&repo, record, head).await {
+            Ok(Some(_)) => {}
+            integrated => match (repo.ahead_behind(head, &base).await, integrated) {
+                (Ok((0, _)), _) => judge_detached(&repo, head, work).await,
+                (Ok(_), Ok(_)) => count_commits(record, &repo, head, &base, work).await,
+                (Ok((ahead, _)), Err(error)) => {
                     work.not_landed = ahead;
                     work.unknown.push(format!("whether the commits have landed: {error}"));
                 }
+                (Err(error), _) => work.unknown.push(format!("commits since the base: {error}")),
             },
-            Err(error) => work.unknown.push(format!("commits since the base: {error}")),
         },
         Err(error) => work.unknown.push(format!("the recorded base: {error}")),
     }

@@ -1,5 +1,6 @@
 //! `worktree::validate`: is this path a worktree, and one of ours?
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -46,7 +47,8 @@ pub async fn run(ctx: &Context, request: Request) -> Result<Response> {
     let holds =
         |(place, record): &(PathBuf, Record)| path.starts_with(place) || (is_plain && given.starts_with(&record.path));
     // The innermost one: a worktree may lie inside another.
-    let places = ctx.registry.records().into_iter().map(|record| (place(&record), record));
+    let mut parents = HashMap::new();
+    let places = ctx.registry.records().into_iter().map(|record| (place(&record, &mut parents), record));
     let owner = places.filter(holds).max_by_key(|(place, _)| place.as_os_str().len());
     let Some((_, record)) = owner else { return Ok(unmanaged(ctx, &path)) };
     if inspect::lifecycle_now(&record) == Lifecycle::Orphaned {
@@ -62,11 +64,15 @@ pub async fn run(ctx: &Context, request: Request) -> Result<Response> {
     })
 }
 
-/// Where the worktree of a record lies: its parents as they really are, itself as it is named.
-fn place(record: &Record) -> PathBuf {
+/// Where the worktree of a record lies: its parents as they really are, itself as it is named. Most records have the same
+/// few `parents`.
+fn place(record: &Record, parents: &mut HashMap<PathBuf, PathBuf>) -> PathBuf {
     let path = Path::new(&record.path);
     match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => request::real_path(parent).join(name),
+        (Some(parent), Some(name)) => match parents.get(parent) {
+            Some(real) => real.join(name),
+            None => parents.entry(parent.to_owned()).or_insert_with(|| request::real_path(parent)).join(name),
+        },
         _ => path.to_owned(),
     }
 }

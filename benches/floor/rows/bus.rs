@@ -22,8 +22,12 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
         let stand = Stand::dev(&bench.place, "bus", json!({})).await?;
         let bare = Client::bare_worker(&stand.url).await?;
         bare.register("bench::nothing", |_| json!({"ok": true})).await?;
-        memory(bench, &stand).await?;
+        memory(bench, &stand, "").await?;
         crowd(bench, &stand).await?;
+        let stand = Stand::without_nodelay(&bench.place, "bus-nagle").await?;
+        let bare = Client::bare_worker(&stand.url).await?;
+        bare.register("bench::nothing", |_| json!({"ok": true})).await?;
+        memory(bench, &stand, ", engine without tcp-nodelay").await?;
     }
     if bench.wants("engine") {
         engine(bench).await?;
@@ -32,7 +36,7 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// Calls that are answered from memory.
-async fn memory(bench: &mut Bench, stand: &Stand) -> anyhow::Result<()> {
+async fn memory(bench: &mut Bench, stand: &Stand, on: &str) -> anyhow::Result<()> {
     let repository = bench.place.repository("bus-one", 1, 1)?;
     let (id, _) = stand.create(&repository).await?;
     let claim = json!({"worktree_id": id, "session_id": "s"});
@@ -55,8 +59,8 @@ async fn memory(bench: &mut Bench, stand: &Stand) -> anyhow::Result<()> {
             }
             samples.ours.push(start.elapsed());
         }
-        bench.row_at(&format!("{name}, p50"), "a function that does nothing", 1.5, &samples, 0.5);
-        bench.row_at(&format!("{name}, p99"), "a function that does nothing", 1.5, &samples, 0.99);
+        bench.row_at(&format!("{name}{on}, p50"), "a function that does nothing", 1.5, &samples, 0.5);
+        bench.row_at(&format!("{name}{on}, p99"), "a function that does nothing", 1.5, &samples, 0.99);
     }
     Ok(())
 }

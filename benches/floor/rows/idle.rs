@@ -23,10 +23,7 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
     command.args(["serve", "--url", &engine.url(), "--config"]).arg(seed(&root, json!({}))?);
     let begun = Instant::now();
     let worker = Running::start(command, &root.join("log"))?;
-    while client.call("worktree::list", json!({})).await.is_err() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        anyhow::ensure!(begun.elapsed() < Duration::from_secs(60), "the worker does not answer");
-    }
+    client.until_served().await?;
     let ready = begun.elapsed();
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = wake_ups(worker.id())?;

@@ -59,18 +59,19 @@ fn branch(place: &Place, repository: &Path, branch: &str, onto: &str) -> anyhow:
     Ok(())
 }
 
-/// The floor: what any tool must have git do to put `branch` on `main` in memory.
-fn floor(place: &Place, repository: &Path, branch: &str) -> anyhow::Result<Duration> {
+/// The floor: what any tool must have git do to put `branch` on `target` in memory.
+fn floor(place: &Place, repository: &Path, branch: &str, target: &str) -> anyhow::Result<Duration> {
+    let name = format!("refs/heads/{target}");
     let start = Instant::now();
-    let old = place.git(repository, &["rev-parse", "refs/heads/main"])?;
-    let commits = place.git(repository, &["rev-list", "--reverse", &format!("main..{branch}")])?;
+    let old = place.git(repository, &["rev-parse", &name])?;
+    let commits = place.git(repository, &["rev-list", "--reverse", &format!("{target}..{branch}")])?;
     let mut onto = old.clone();
     for commit in commits.lines() {
         let base = format!("--merge-base={commit}^");
         let tree = place.git(repository, &["merge-tree", "--write-tree", &base, &onto, commit])?;
         onto = place.git(repository, &["commit-tree", &tree, "-p", &onto, "-m", "landed"])?;
     }
-    place.git(repository, &["update-ref", "refs/heads/main", &onto, &old])?;
+    place.git(repository, &["update-ref", &name, &onto, &old])?;
     let time = start.elapsed();
     ensure!(onto != old, "nothing was landed");
     Ok(time)
@@ -90,7 +91,7 @@ async fn one(bench: &mut Bench) -> anyhow::Result<()> {
         // Both land on a main that has moved since they began.
         moved(&bench.place, &repository, &format!("moved-{round}"))?;
         settled().await;
-        samples.floor.push(floor(&bench.place, &repository, &other)?);
+        samples.floor.push(floor(&bench.place, &repository, &other, "main")?);
         let begun = Instant::now();
         let (time, _) =
             timed(stand.client.call("worktree::land", json!({"worktree_id": id, "target_branch": "main"}))).await?;
@@ -134,10 +135,13 @@ pub async fn queued(
         ids.push(id);
     }
     moved(&bench.place, repository, &format!("moved-before-{}", ids.first().map_or("", |id| id)))?;
+    // Both find the same target, and make it longer by the same commits.
+    let target = format!("floor-target-{}", ids.first().map_or("", |id| id));
+    bench.place.git(repository, &["branch", &target, "main"])?;
     settled().await;
     let mut spent = Duration::ZERO;
     for id in &ids {
-        spent += floor(&bench.place, repository, &format!("floor-of-{id}"))?;
+        spent += floor(&bench.place, repository, &format!("floor-of-{id}"), &target)?;
     }
     let begun = Instant::now();
     for id in &ids {

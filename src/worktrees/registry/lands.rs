@@ -69,6 +69,12 @@ impl Registry {
         jobs
     }
 
+    /// Whether a job has not ended.
+    #[must_use]
+    pub fn is_landing(&self) -> bool {
+        self.read(|memory| memory.jobs.values().any(|job| !job.ended()))
+    }
+
     /// The jobs that ended before `before_ms`, but for the last one of a worktree that still has a record.
     #[must_use]
     pub fn forgettable_jobs(&self, before_ms: i64) -> Vec<Job> {

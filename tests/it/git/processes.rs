@@ -176,7 +176,7 @@ async fn processes_are_counted_and_do_not_creep_up() {
     let mut wanted = vec![
         ("discover", 1),
         ("discover again", 0),
-        ("add_worktree", 2),
+        ("add_worktree", 1),
         ("tree, checkout_fresh", 1),
         ("refresh_index", 1),
         ("status", 1),

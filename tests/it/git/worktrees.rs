@@ -1,10 +1,11 @@
 //! Adding, listing and removing worktrees, and git's entries for them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::sealed::{Place, add, put, script};
 use worktree::git::admin::{self, Link};
-use worktree::git::{Expected, RefUpdate};
+use worktree::git::{AddWorktree, Expected, RefUpdate};
 
 #[tokio::test]
 async fn an_added_worktree_is_registered_locked_and_on_its_branch() {
@@ -212,11 +213,79 @@ async fn an_add_nobody_waits_for_leaves_nothing_invariant_1() {
     }
 }
 
+/// The files of the entry, with what they hold; only what adding itself makes.
+fn entry_of(root: &Path, name: &str) -> Vec<(String, String)> {
+    let dir = root.join(".git/worktrees").join(name);
+    let files = ["HEAD", "commondir", "gitdir", "locked"];
+    let of = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap().replace(name, "<name>");
+    assert!(dir.join("refs").is_dir());
+    files.map(|file| (file.to_owned(), of(file))).to_vec()
+}
+
+#[tokio::test]
+async fn what_is_added_is_what_git_would_add() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let head = place.head(&root);
+    let beside = place.path().join("beside");
+    std::fs::create_dir(&beside).unwrap();
+    std::os::unix::fs::symlink(&beside, place.path().join("linked")).unwrap();
+    let git = place.git_with(&[]);
+    let repo = git.discover(&root).await.unwrap().repo;
+    for (at, branch) in [Some("feat"), None, Some("0123456789012345678901234567890123456789")].into_iter().enumerate() {
+        let (ours, theirs) = (format!("ours{at}"), format!("theirs{at}"));
+        let request = AddWorktree {
+            branch: branch.map(str::to_owned),
+            ..add(&place.path().join("linked").join(&ours), "", &head)
+        };
+        let before = git.processes_started();
+        repo.add_worktree(&request).await.unwrap();
+        assert_eq!(
+            git.processes_started() - before,
+            u64::from(branch.is_some()),
+            "{branch:?}: only its branch is made by git"
+        );
+        let path = place.path().join("linked").join(&theirs);
+        let path = path.to_str().unwrap();
+        let reason = request.lock_reason.as_str();
+        let plain = ["worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", reason, "--detach", path];
+        place.run(&root, plain);
+        let mut wanted = entry_of(&root, &theirs);
+        if let Some(branch) = branch {
+            wanted[0].1 = format!("ref: refs/heads/{branch}\n");
+        }
+        assert_eq!(entry_of(&root, &ours), wanted, "{branch:?}");
+        let link =
+            |name: &str| std::fs::read_to_string(beside.join(name).join(".git")).unwrap().replace(name, "<name>");
+        assert_eq!(link(&ours), link(&theirs));
+        let tree = git.tree(&beside.join(&ours)).unwrap();
+        tree.checkout_fresh().await.unwrap();
+        assert_eq!(place.run(&beside.join(&ours), ["status", "--porcelain"]), "");
+        assert_eq!(place.head(&beside.join(&ours)), head);
+    }
+    place.run(&root, ["worktree", "prune", "--expire=now"]);
+    place.run(&root, ["fsck", "--strict"]);
+    assert_eq!(repo.worktrees().await.unwrap().len(), 7);
+    // The branch that a checkout names without having it, a taken name, a shared repository: git decides.
+    place.run(&beside.join("theirs0"), ["checkout", "--quiet", "--orphan", "unborn"]);
+    let error = repo.add_worktree(&add(&place.path().join("w"), "unborn", &head)).await.unwrap_err();
+    assert!(error.to_string().contains("unborn"), "{error}");
+    assert_eq!(repo.branch_sha("unborn").await.unwrap(), None);
+    let taken = repo.add_worktree(&add(&place.path().join("ours0"), "taken", &head)).await.unwrap();
+    assert_eq!(taken.name, "ours01");
+    place.run(&root, ["config", "core.sharedRepository", "umask"]);
+    let before = git.processes_started();
+    repo.add_worktree(&add(&place.path().join("x"), "shared", &head)).await.unwrap();
+    assert_eq!(git.processes_started() - before, 2);
+}
+
 #[tokio::test]
 async fn c03_a_worktree_that_was_unregistered_meanwhile_is_a_failure() {
     let place = Place::new();
     let root = place.repo("shop");
     let bin = place.path().join("bin");
+    // So that git adds it.
+    place.run(&root, ["config", "core.sharedRepository", "umask"]);
     // Stands in for git: the real one, after which the new entry is gone.
     let real = place.run(&root, ["--exec-path"]);
     let body = format!(
@@ -238,6 +307,7 @@ async fn c04_a_half_made_entry_is_taken_back_only_by_its_owner() {
     let root = place.repo("shop");
     let bin = place.path().join("bin");
     let entries = root.join(".git/worktrees");
+    place.run(&root, ["config", "core.sharedRepository", "umask"]);
     // Stands in for a git that dies while two entries are half made: its own, and one of a sibling called alike.
     let body = format!(
         "case \"$*\" in *'worktree add'*) mkdir -p '{0}/w' '{0}/w1'; printf 'iii worktree b' >'{0}/w/locked'; \

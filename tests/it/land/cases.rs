@@ -24,11 +24,24 @@ pub enum Case {
     Keep,
     /// The range holds a merge, so that git itself rebases, in the worktree.
     ByGit,
+    /// There is no gate, so that nothing needs the files of the worktree.
+    Ungated,
+    /// There is no gate, and the worktree holds a change that git was told not to look at, which keeps it.
+    UngatedKept,
 }
 
 /// All of them.
-pub const CASES: [Case; 7] =
-    [Case::Clean, Case::Conflict, Case::GateFails, Case::TargetMoves, Case::CheckedOut, Case::Keep, Case::ByGit];
+pub const CASES: [Case; 9] = [
+    Case::Clean,
+    Case::Conflict,
+    Case::GateFails,
+    Case::TargetMoves,
+    Case::CheckedOut,
+    Case::Keep,
+    Case::ByGit,
+    Case::Ungated,
+    Case::UngatedKept,
+];
 
 /// A stand whose worker reads its faults from a directory.
 pub struct Stage {
@@ -137,6 +150,12 @@ impl Stage {
             Case::GateFails => request["test_cmd"] = json!("echo no; exit 3"),
             Case::Keep => request["keep"] = json!(true),
             Case::TargetMoves => request["test_cmd"] = json!(self.moving_gate(&repository)),
+            Case::Ungated => request["test_cmd"] = Value::Null,
+            Case::UngatedKept => {
+                request["test_cmd"] = Value::Null;
+                worktree.checkout.git(&["update-index", "--assume-unchanged", "apples"]);
+                worktree.checkout.write("apples", "mine\n");
+            }
             Case::Clean | Case::Conflict | Case::CheckedOut | Case::ByGit => {}
         }
         let commits = repository.git(&["rev-list", "--all"]);
@@ -251,7 +270,10 @@ impl Stage {
         let own = if play.worktree.checkout.path().exists() {
             let rebasing = play.worktree.checkout.git(&["rev-parse", "--git-path", "rebase-merge"]);
             let open = play.worktree.checkout.path().join(rebasing).exists();
-            format!("{:?} rebasing: {open}", play.worktree.checkout.git(&["status", "--porcelain"]))
+            let head = play.worktree.checkout.git(&["log", "-1", "--format=%s %T"]);
+            let status = play.worktree.checkout.git(&["status", "--porcelain"]);
+            let files = std::fs::read_to_string(play.worktree.checkout.path().join("apples")).unwrap_or_default();
+            format!("at {head}: {status:?} {files:?} rebasing: {open}")
         } else {
             "gone".to_owned()
         };

@@ -90,6 +90,8 @@ killed! {
     killed_at_every_point_with_the_target_checked_out: CheckedOut,
     killed_at_every_point_of_a_land_that_keeps: Keep,
     killed_at_every_point_of_a_rebase_by_git: ByGit,
+    killed_at_every_point_of_an_ungated_land: Ungated,
+    killed_at_every_point_of_an_ungated_land_that_keeps: UngatedKept,
 }
 
 /// Fails every point for good, once. Whatever that leads to, nothing is lost, the job ends once, and when it did not
@@ -169,6 +171,11 @@ async fn failed_at_every_point_with_the_target_checked_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failed_at_every_point_of_a_conflict() {
     failed_at_every_point(Case::Conflict).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_at_every_point_of_an_ungated_land_that_keeps() {
+    failed_at_every_point(Case::UngatedKept).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,6 +11,7 @@ mod queue;
 mod sequences;
 mod table;
 mod torn;
+mod ungated;
 
 /// Whether there is time for everything.
 fn long() -> bool {
