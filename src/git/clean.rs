@@ -54,7 +54,9 @@ pub(super) fn proven_tree(root: &Path, git_dir: &Path) -> Option<Sha> {
             }
         }
     }
-    let dirs = known.iter().copied().collect();
+    let mut dirs: Vec<&[u8]> = known.iter().copied().collect();
+    // From the top, where most of what git is told to ignore lies: one such file ends the search.
+    dirs.sort_unstable_by_key(|dir| dir.len());
     let search = Search {
         root,
         written,

@@ -37,7 +37,7 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
 
 /// Calls that are answered from memory.
 async fn memory(bench: &mut Bench, stand: &Stand, on: &str) -> anyhow::Result<()> {
-    let repository = bench.place.repository("bus-one", 1, 1)?;
+    let repository = bench.place.repository(if on.is_empty() { "bus-one" } else { "bus-two" }, 1, 1)?;
     let (id, _) = stand.create(&repository).await?;
     let claim = json!({"worktree_id": id, "session_id": "s"});
     stand.client.call("worktree::claim", claim.clone()).await?;

@@ -141,3 +141,12 @@ async fn without_a_shell_worker_a_gate_cannot_run_and_nobody_is_blamed() {
     stand.land(&created, json!({})).await;
     assert_eq!(events.landed(&created.id).await["gated"], false);
 }
+
+/// The embedded engine drops what is told of calls, so the worker beside it does not tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telemetry_goes_only_to_an_engine_that_may_want_it() {
+    let starts = "OpenTelemetry initialized";
+    let (dev, apart) = (Stand::dev().await, Stand::apart().await);
+    assert!(!dev.log().contains(starts), "{}", dev.log());
+    assert!(apart.log().contains(starts), "{}", apart.log());
+}
