@@ -1,5 +1,5 @@
 //! Places at which a test may end, stop or disturb the process: before and after every git command, every write to the
-//! state store and every effect of a land.
+//! state store and every effect of a land, and between the files that adding a worktree makes.
 //!
 //! Built only with the feature `testing`; without it a [`Point`] is nothing and every call here vanishes. With it the
 //! variable `WORKTREE_FAULT` names a directory. Once a file `plan` lies there, points are counted from one, each is
@@ -62,7 +62,7 @@ impl Point {
     }
 }
 
-/// Comes to a place of this kind (`git`, `state`, `effect`) where `what` is about to be done.
+/// Comes to a place of this kind (`git`, `state`, `effect`, `add`) where `what` is about to be done.
 ///
 /// # Errors
 /// The way in which it is to fail.

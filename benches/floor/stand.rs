@@ -84,13 +84,9 @@ impl Stand {
     /// Starts `worktree serve` on an engine that does not advertise `tcp-nodelay`.
     pub async fn without_nodelay(place: &Place, name: &str) -> anyhow::Result<Self> {
         let root = place.path(name);
-        std::fs::create_dir_all(&root)?;
-        let state_dir = root.join("state");
-        let engine = Engine::start(Options { port: 0, http_port: 0, state_dir, ..Options::default() }).await?;
+        let engine = engine(&root).await?;
         let url = relay::without_nodelay(&engine.url()).await?;
-        let mut command = place.command(env!("CARGO_BIN_EXE_worktree"));
-        command.args(["serve", "--url", &url, "--config"]).arg(seed(&root, json!({}))?);
-        let worker = Running::start(command, &root.join("log"))?;
+        let worker = serve(place, &root, &url)?;
         let client = Client::connect(&url).await?;
         client.until_served().await?;
         Ok(Stand { client, url, _worker: worker, _engine: Some(engine) })
@@ -104,8 +100,22 @@ impl Stand {
     }
 }
 
+/// An engine of its own, with its state in `root`.
+pub async fn engine(root: &Path) -> anyhow::Result<Engine> {
+    std::fs::create_dir_all(root)?;
+    let options = Options { port: 0, http_port: 0, state_dir: root.join("state"), ..Options::default() };
+    Ok(Engine::start(options).await?)
+}
+
+/// `worktree serve` on the engine at `url`, with its worktrees in `root`.
+pub fn serve(place: &Place, root: &Path, url: &str) -> anyhow::Result<Running> {
+    let mut command = place.command(env!("CARGO_BIN_EXE_worktree"));
+    command.args(["serve", "--url", url, "--config"]).arg(seed(root, json!({}))?);
+    Running::start(command, &root.join("log"))
+}
+
 /// The configuration of a run in `root`.
-pub fn seed(root: &Path, keys: Value) -> anyhow::Result<std::path::PathBuf> {
+fn seed(root: &Path, keys: Value) -> anyhow::Result<std::path::PathBuf> {
     // No sweep by itself in the midst of a measurement.
     let schedule = "0 0 0 29 2 *";
     let mut seed = json!({"worktree_root": root.join("worktrees"), "prune_schedule": schedule});

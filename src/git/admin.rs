@@ -107,6 +107,15 @@ pub fn entries(common_dir: &Path) -> io::Result<Vec<AdminEntry>> {
 /// # Errors
 /// When `worktrees` or an entry cannot be read.
 pub fn entry_for(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
+    match verify_link(common_dir, root) {
+        Ok(Link::Intact(entry)) => Ok(Some(entry)),
+        Ok(Link::DirectoryGone { entry }) => Ok(entry),
+        _ => find(common_dir, root),
+    }
+}
+
+/// [`entry_for`] by looking through all entries.
+fn find(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
     let plain = root.join(".git");
     let mut entries = entries(common_dir)?;
     // Looking for links costs more than all the rest.
@@ -134,7 +143,7 @@ fn settled(path: &Path) -> PathBuf {
 pub fn verify_link(common_dir: &Path, root: &Path) -> io::Result<Link> {
     let broken = |why: &str| Ok(Link::Broken { why: why.to_owned() });
     let Some(meta) = found(root.symlink_metadata())? else {
-        return Ok(Link::DirectoryGone { entry: entry_for(common_dir, root)? });
+        return Ok(Link::DirectoryGone { entry: find(common_dir, root)? });
     };
     if !meta.is_dir() {
         return broken("it is not a directory");
@@ -249,7 +258,6 @@ pub fn put_back(common_dir: &Path, name: &OsStr, copy: &Path, root: &Path) -> io
     }
     copy_tree(copy, &draft)?;
     let gitdir = root.join(".git");
-    let line = |path: &Path| [path.as_os_str().as_bytes(), b"\n"].concat();
     replace(&draft, "gitdir", &line(&gitdir))?;
     fs::rename(&draft, &dir)?;
     File::open(&worktrees)?.sync_all()?;
@@ -278,14 +286,23 @@ pub(super) fn add(common_dir: &Path, root: &Path, head: &str, reason: &str) -> i
     fs::create_dir_all(parent)?;
     fs::create_dir(root)?;
     let root = fs::canonicalize(root)?;
-    let line = |path: &Path| [path.as_os_str().as_bytes(), b"\n"].concat();
     put_in_place(&dir, "gitdir", &line(&root.join(".git")), false)?;
     step("an entry without HEAD")?;
     put_in_place(&dir, "HEAD", format!("{head}\n").as_bytes(), false)?;
     put_in_place(&dir, "commondir", b"../..\n", false)?;
     fs::create_dir(dir.join("refs"))?;
     step("a directory without .git")?;
-    put_in_place(&root, ".git", &[b"gitdir: ", line(&dir).as_slice()].concat(), false)
+    put_in_place(&root, ".git", &link_to(&dir), false)
+}
+
+/// A path as the files of an entry hold it.
+fn line(path: &Path) -> Vec<u8> {
+    [path.as_os_str().as_bytes(), b"\n"].concat()
+}
+
+/// What the `.git` file of a worktree holds.
+fn link_to(entry: &Path) -> Vec<u8> {
+    [b"gitdir: ", line(entry).as_slice()].concat()
 }
 
 /// A place at which a test may end the process: what is there now is all there is.
@@ -300,7 +317,7 @@ fn step(what: &str) -> io::Result<()> {
 /// # Errors
 /// When the file cannot be written.
 pub fn point_to(entry: &AdminEntry, root: &Path) -> io::Result<()> {
-    replace(root, ".git", &[b"gitdir: ", entry.dir.as_os_str().as_bytes(), b"\n"].concat())
+    replace(root, ".git", &link_to(&entry.dir))
 }
 
 fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {

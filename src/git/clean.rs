@@ -38,7 +38,7 @@ pub(super) fn proven_tree(root: &Path, git_dir: &Path) -> Option<Sha> {
     let written = path.symlink_metadata().ok()?.mtime();
     let bytes = std::fs::read(&path).ok()?;
     let index = index::entries(&bytes, MOST)?;
-    let tree = index.tree.as_ref()?.parse().ok()?;
+    let tree = index.tree.clone()?;
     (!index.holds.gitlinks && !index.holds.hidden).then_some(())?;
     let mut files = HashMap::with_capacity(index.entries.len());
     let mut known: HashSet<&[u8]> = HashSet::from([b"".as_slice()]);

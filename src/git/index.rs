@@ -13,6 +13,9 @@
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use super::sha::Sha;
+use super::text::hex;
+
 /// What an index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Holds {
@@ -51,7 +54,7 @@ pub(super) struct Index {
     pub(super) holds: Holds,
     pub(super) entries: Vec<Entry>,
     /// The name of the tree that all entries together make, where the index keeps it.
-    pub(super) tree: Option<String>,
+    pub(super) tree: Option<Sha>,
 }
 
 /// Signature, version and number of entries come before the first entry.
@@ -162,7 +165,7 @@ fn look(bytes: &[u8], at: usize) -> Option<Look> {
 
 /// The tree of the whole, where it is kept. `None` unless there are only extensions from `at` to `end`, and none that
 /// keeps entries elsewhere.
-fn extensions(bytes: &[u8], mut at: usize, end: usize, name: usize) -> Option<Option<String>> {
+fn extensions(bytes: &[u8], mut at: usize, end: usize, name: usize) -> Option<Option<Sha>> {
     let mut tree = None;
     while at < end {
         let signature = bytes.get(at..at + 4)?;
@@ -182,14 +185,14 @@ fn extensions(bytes: &[u8], mut at: usize, end: usize, name: usize) -> Option<Op
 
 /// The first entry of the cached trees: an empty path, the number of files and of subtrees, a name unless the number
 /// is negative.
-fn root_tree(content: &[u8], name: usize) -> Option<String> {
+fn root_tree(content: &[u8], name: usize) -> Option<Sha> {
     let rest = content.strip_prefix(b"\0")?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     if rest.starts_with(b"-") {
         return None;
     }
     let sha = rest.get(end + 1..)?.get(..name)?;
-    Some(sha.iter().map(|byte| format!("{byte:02x}")).collect())
+    hex(sha).parse().ok()
 }
 
 /// A number of variable length, and how many bytes it takes.
@@ -251,7 +254,7 @@ mod tests {
         let mut tree = b"TREE\0\0\0\x19\x001 0\n".to_vec();
         tree.extend([0xab; 20]);
         let read = entries(&index(0o100_644, 0x1001, &tree), 5).unwrap();
-        assert_eq!(read.tree, Some("ab".repeat(20)));
+        assert_eq!(read.tree, Some("ab".repeat(20).parse().unwrap()));
         let entry = &read.entries[0];
         assert_eq!((entry.path.as_slice(), entry.stage, entry.look.mode), (b"a".as_slice(), 1, 0o100_644));
         assert!(entries(&index(0o100_644, 1, b""), 0).is_none());

@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use super::parse::commits::{self, RawCommit};
 use super::plain_file;
 use super::sha::Sha;
+use super::text::hex;
 
 /// The largest commit that is read, in bytes, packed and unpacked.
 const LARGEST: u64 = 1024 * 1024;
@@ -56,7 +57,7 @@ pub(super) fn name(kind: &str, content: &[u8], like: usize) -> Vec<u8> {
 /// Stores a commit, with a name of the format of `like`; `None` when git has to do it.
 pub(super) fn write_commit(common_dir: &Path, content: &[u8], like: &Sha) -> Option<Sha> {
     let name = name("commit", content, like.as_str().len() / 2);
-    let sha: Sha = name.iter().map(|byte| format!("{byte:02x}")).collect::<String>().parse().ok()?;
+    let sha: Sha = hex(&name).parse().ok()?;
     match store(&place(common_dir, &sha), content) {
         Ok(()) => Some(sha),
         Err(error) => {
@@ -114,10 +115,6 @@ pub(super) fn is_ancestor(common_dir: &Path, ancestor: &Sha, tip: &Sha) -> bool 
 #[expect(clippy::disallowed_methods, reason = "what a test writes need survive no crash")]
 mod tests {
     use super::*;
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
 
     #[test]
     fn objects_have_the_names_that_git_gives_them() {

@@ -18,7 +18,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read as _};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,7 @@ use super::error::GitError;
 use super::invocation::Invocation;
 use super::parse;
 use super::parse::config::Scoped;
+use super::plain_file::content;
 use super::program::{Policy, Signing};
 use super::surroundings::Variable;
 use super::text::bytes_to_text;
@@ -130,11 +131,7 @@ fn plain_file(path: &Path) -> Option<Vec<u8>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Some(Vec::new()),
         Err(_) => return None,
     };
-    let meta = file.metadata().ok()?;
-    let mut bytes = Vec::new();
-    (meta.is_file() && meta.len() <= LONGEST).then_some(())?;
-    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    content(file, LONGEST)
 }
 
 /// Whether a configuration may hold one of the keys in question, and whether it includes other files.

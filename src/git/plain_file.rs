@@ -1,6 +1,6 @@
 //! Reading a file that may be anything: a repository is hostile input.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -33,11 +33,18 @@ pub(super) fn read(path: &Path, most: u64) -> Found {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Found::Nothing,
         Err(_) => return Found::Other,
     };
-    let Ok(meta) = file.metadata() else { return Found::Other };
-    if meta.is_dir() {
+    if file.metadata().is_ok_and(|meta| meta.is_dir()) {
         return Found::Nothing;
     }
+    content(file, most).map_or(Found::Other, Found::Bytes)
+}
+
+/// What an open file holds; `None` unless it is a plain one of no more than `most` bytes.
+pub(super) fn content(file: File, most: u64) -> Option<Vec<u8>> {
+    let meta = file.metadata().ok()?;
+    (meta.is_file() && meta.len() <= most).then_some(())?;
     let mut bytes = Vec::new();
-    let whole = meta.is_file() && meta.len() <= most && file.take(most + 1).read_to_end(&mut bytes).is_ok();
-    if whole && bytes.len() as u64 <= most { Found::Bytes(bytes) } else { Found::Other }
+    // It may have grown since.
+    file.take(most + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= most).then_some(bytes)
 }

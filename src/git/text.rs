@@ -70,8 +70,12 @@ fn push_escaped(out: &mut String, byte: u8) {
 
 /// A text that stands for these bytes: other bytes, another text.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    let digest = <sha2::Sha256 as sha2::Digest>::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&<sha2::Sha256 as sha2::Digest>::digest(bytes))
+}
+
+/// Bytes in lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -168,6 +168,7 @@ fn next_phase(phase: Phase, event: &Event) -> Option<Phase> {
 pub fn apply(job: &Job, event: Event, now_ms: i64) -> Result<Job, IllegalTransition> {
     let illegal = IllegalTransition { phase: job.phase, event: event.name() };
     let phase = next_phase(job.phase, &event).ok_or(illegal)?;
+    let kept_aside = matches!(event, Event::RebaseKeptAside { .. });
     let mut next = Job { phase, done: phase == Phase::Done, updated_at: now_ms, ..job.clone() };
     match event {
         Event::Ready { head, target } => {
@@ -176,15 +177,9 @@ pub fn apply(job: &Job, event: Event, now_ms: i64) -> Result<Job, IllegalTransit
         }
         Event::RebaseStarting => next.rebase_started = true,
         Event::RebaseComputed { head } => next.rebased_sha = Some(head),
-        Event::RebaseKeptAside { head } => {
+        Event::RebaseKeptAside { head } | Event::Rebased { head } => {
             next.rebased_sha = Some(head);
-            next.tree_behind = true;
-            next.rebase_started = false;
-            next.gate_started = false;
-        }
-        Event::Rebased { head } => {
-            next.rebased_sha = Some(head);
-            next.tree_behind = false;
+            next.tree_behind = kept_aside;
             next.rebase_started = false;
             next.gate_started = false;
         }

@@ -177,28 +177,28 @@ pub fn finish_discard(ctx: &Arc<Context>, record: &Record, entry: Option<&AdminE
         drop_entry(record, entry)?;
         point.passed();
     }
-    for (_, place) in unkept(ctx).into_iter().filter(|(id, _)| *id == record.worktree_id) {
+    for place in unkept(ctx, |id| id == record.worktree_id) {
         delete_later(ctx, Some(record.clone()), place, "nothing in it was unsaved");
     }
     Ok(())
 }
 
-/// What lies in the trash and is not kept: worktree id and place. What cannot be told is kept.
-fn unkept(ctx: &Context) -> Vec<(String, PathBuf)> {
-    let mut found = trash::entries(&ctx.settings().root);
-    found.retain(|(_, place)| matches!(kept::read(place), Ok(None)));
-    found
+/// Where something lies in the trash that is not kept, of these worktree ids. What cannot be told is kept.
+fn unkept(ctx: &Context, of: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let found = trash::entries(&ctx.settings().root).into_iter();
+    let places = found.filter(|(id, _)| of(id)).map(|(_, place)| place);
+    places.filter(|place| matches!(kept::read(place), Ok(None))).collect()
 }
 
 /// Whether the directory of a worktree lies in the trash with nothing kept of it: its rename has happened.
 #[must_use]
 pub fn is_left_in_trash(ctx: &Context, worktree_id: &str) -> bool {
-    unkept(ctx).iter().any(|(id, _)| id == worktree_id)
+    !unkept(ctx, |id| id == worktree_id).is_empty()
 }
 
 /// Deletes, in the background, what a crash left in the trash: what is not kept and has no record any more.
 pub fn empty_trash(ctx: &Arc<Context>) {
-    for (_, place) in unkept(ctx).into_iter().filter(|(id, _)| !ctx.registry.knows(id)) {
+    for place in unkept(ctx, |id| !ctx.registry.knows(id)) {
         delete_later(ctx, None, place, "a crash left it");
     }
 }

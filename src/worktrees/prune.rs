@@ -20,7 +20,7 @@ use super::{
     Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,
 };
 use crate::audit::{self, Action};
-use crate::git::admin::{self, AdminEntry, Link};
+use crate::git::admin::{self, AdminEntry};
 use crate::git::{Tree, from_text};
 use crate::model::event::Event;
 use crate::model::record::{Lifecycle, Record};
@@ -337,12 +337,7 @@ pub fn expire_ms(ctx: &Context) -> i64 {
 /// When somebody last did something in the worktree, as far as git's own files tell: milliseconds since the epoch.
 #[must_use]
 pub fn last_touched(record: &Record) -> i64 {
-    let (common_dir, root) = (from_text(&record.repo_key), Path::new(&record.path));
-    let entry = match admin::verify_link(&common_dir, root) {
-        Ok(Link::Intact(entry)) => Some(entry),
-        Ok(Link::DirectoryGone { entry }) => entry,
-        _ => admin::entry_for(&common_dir, root).ok().flatten(),
-    };
+    let entry = admin::entry_for(&from_text(&record.repo_key), Path::new(&record.path)).ok().flatten();
     let Some(entry) = entry else { return 0 };
     let touched = ["index", "HEAD", "logs/HEAD"].iter().filter_map(|file| modified_ms(&entry.dir.join(file)));
     touched.max().unwrap_or(0)

@@ -1,6 +1,7 @@
 //! What the bus adds, and what the embedded engine costs.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +20,17 @@ use crate::stand::{Client, Stand};
 /// The rows of this subject.
 pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
     if bench.wants("bus") {
+        let repository = bench.place.repository("bus-one", 1, 1)?;
         let stand = Stand::dev(&bench.place, "bus", json!({})).await?;
-        let bare = Client::bare_worker(&stand.url).await?;
-        bare.register("bench::nothing", |_| json!({"ok": true})).await?;
-        memory(bench, &stand, "").await?;
+        let bare = nothing(&stand).await?;
+        memory(bench, &stand, &repository, "").await?;
         crowd(bench, &stand).await?;
+        bare.leave();
+        drop(stand);
         let stand = Stand::without_nodelay(&bench.place, "bus-nagle").await?;
-        let bare = Client::bare_worker(&stand.url).await?;
-        bare.register("bench::nothing", |_| json!({"ok": true})).await?;
-        memory(bench, &stand, ", engine without tcp-nodelay").await?;
+        let bare = nothing(&stand).await?;
+        memory(bench, &stand, &repository, ", engine without tcp-nodelay").await?;
+        bare.leave();
     }
     if bench.wants("engine") {
         engine(bench).await?;
@@ -35,10 +38,16 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A worker of its own on the same engine, whose function does nothing.
+async fn nothing(stand: &Stand) -> anyhow::Result<Client> {
+    let bare = Client::bare_worker(&stand.url).await?;
+    bare.register("bench::nothing", |_| json!({"ok": true})).await?;
+    Ok(bare)
+}
+
 /// Calls that are answered from memory.
-async fn memory(bench: &mut Bench, stand: &Stand, on: &str) -> anyhow::Result<()> {
-    let repository = bench.place.repository(if on.is_empty() { "bus-one" } else { "bus-two" }, 1, 1)?;
-    let (id, _) = stand.create(&repository).await?;
+async fn memory(bench: &mut Bench, stand: &Stand, repository: &Path, on: &str) -> anyhow::Result<()> {
+    let (id, _) = stand.create(repository).await?;
     let claim = json!({"worktree_id": id, "session_id": "s"});
     stand.client.call("worktree::claim", claim.clone()).await?;
     settled().await;

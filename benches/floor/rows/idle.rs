@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use serde_json::json;
-use worktree::engine::{Engine, Options};
 
 use crate::measure::{Bench, Row};
-use crate::stand::{Client, Running, seed};
+use crate::stand::{Client, engine, serve};
 
 /// The rows of this subject.
 pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
@@ -15,14 +13,10 @@ pub async fn rows(bench: &mut Bench) -> anyhow::Result<()> {
         return Ok(());
     }
     let root = bench.place.path("idle");
-    std::fs::create_dir_all(&root)?;
-    let state_dir = root.join("state");
-    let engine = Engine::start(Options { port: 0, http_port: 0, state_dir, ..Options::default() }).await?;
+    let engine = engine(&root).await?;
     let client = Client::connect(&engine.url()).await?;
-    let mut command = bench.place.command(env!("CARGO_BIN_EXE_worktree"));
-    command.args(["serve", "--url", &engine.url(), "--config"]).arg(seed(&root, json!({}))?);
     let begun = Instant::now();
-    let worker = Running::start(command, &root.join("log"))?;
+    let worker = serve(&bench.place, &root, &engine.url())?;
     client.until_served().await?;
     let ready = begun.elapsed();
     tokio::time::sleep(Duration::from_secs(3)).await;
