@@ -239,7 +239,8 @@ impl Registry {
         match ours {
             Some(Ok(ours)) => ours == *value,
             Some(Err(_)) => false,
-            None => value.is_null() && !self.knows(key),
+            // The mark of a live job has the id of its worktree, whose record may well be there.
+            None => value.is_null() && (scope == SCOPE_ACTIVE || !self.knows(key)),
         }
     }
 

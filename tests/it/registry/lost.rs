@@ -280,6 +280,20 @@ async fn a_create_that_was_killed_right_after_its_record_is_complete() {
     assert!(second.registry.knows(&record.worktree_id));
 }
 
+/// The end of a land whose worktree stays is no news from somebody else.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_news_of_a_mark_that_was_taken_away_is_known() {
+    let bench = Bench::new().await;
+    let repository = bench.repository("shop");
+    let (record, _) = bench.create(&repository).await;
+    let guard = bench.ctx.registry.lock(&record.repo_key).await.unwrap();
+    bench.ctx.registry.set_live_job(&guard, &record.worktree_id, None).await.unwrap();
+    let news = bench.ctx.registry.changed_outside("worktree_land_active", &record.worktree_id, &json!(null));
+    assert_eq!(news.await.unwrap(), worktree::worktrees::registry::Outside::Known);
+    let other = bench.ctx.registry.changed_outside("worktree", &record.worktree_id, &json!(null));
+    assert_eq!(other.await.unwrap(), worktree::worktrees::registry::Outside::Known, "the store still has the record");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn lands_that_ended_long_ago_are_forgotten() {
     let bench = Bench::with(json!({"prune_expire_hours": 10_000})).await;
