@@ -1,6 +1,7 @@
 //! Questions about commits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
 use super::Repo;
 use super::error::GitError;
@@ -8,6 +9,12 @@ use super::objects;
 use super::parse;
 use super::parse::refs::Tip;
 use super::sha::Sha;
+
+/// Of how many commits the tree is remembered at a time.
+const REMEMBERED: usize = 50_000;
+
+/// The trees of commits. A commit is named by its content, so this holds for ever and in every repository.
+pub(super) type Trees = Mutex<HashMap<Sha, Sha>>;
 
 impl Repo {
     /// Whether `a` is `b` or an ancestor of it. In a shallow repository a `false` may only mean that history is cut
@@ -123,15 +130,32 @@ impl Repo {
         parse::commits::summaries(&output.stdout()?, pairs.iter().map(|(_, to)| to))
     }
 
+    /// The tree of a commit, where it can be told without git; also of one that is not here any more.
+    pub(super) fn known_tree(&self, commit: &Sha) -> Option<Sha> {
+        let known = self.git.trees().lock().unwrap_or_else(PoisonError::into_inner).get(commit).cloned();
+        known.or_else(|| Some(objects::commit(&self.common_dir, commit)?.tree))
+    }
+
+    fn remember_tree(&self, commit: &Sha, tree: &Sha) {
+        let mut trees = self.git.trees().lock().unwrap_or_else(PoisonError::into_inner);
+        if trees.len() >= REMEMBERED {
+            trees.clear();
+        }
+        trees.insert(commit.clone(), tree.clone());
+    }
+
     /// The tree of a commit.
     ///
     /// # Errors
     /// W112 when there is no such commit, W102.
     pub async fn tree_of(&self, commit: &Sha) -> Result<Sha, GitError> {
-        if let Some(commit) = objects::commit(&self.common_dir, commit) {
-            return Ok(commit.tree);
+        if let Some(tree) = self.known_tree(commit) {
+            return Ok(tree);
         }
-        self.peel(commit.as_str(), "tree").await?.ok_or_else(|| GitError::RefMissing { name: commit.to_string() })
+        let tree = self.peel(commit.as_str(), "tree").await?;
+        let tree = tree.ok_or_else(|| GitError::RefMissing { name: commit.to_string() })?;
+        self.remember_tree(commit, &tree);
+        Ok(tree)
     }
 
     /// The trees of two commits.
@@ -139,17 +163,20 @@ impl Repo {
     /// # Errors
     /// W102, also when a commit is missing.
     pub(super) async fn trees_of(&self, commits: [&Sha; 2]) -> Result<[Sha; 2], GitError> {
-        let loose = commits.map(|commit| objects::commit(&self.common_dir, commit).map(|commit| commit.tree));
-        if let [Some(first), Some(second)] = loose {
+        if let [Some(first), Some(second)] = commits.map(|commit| self.known_tree(commit)) {
             return Ok([first, second]);
         }
         let names = commits.map(|commit| format!("{commit}^{{tree}}"));
         let output = self.command(["rev-parse"]).args(names).offline().run().await?.stdout()?;
         let trees = parse::refs::many("git rev-parse", &output)?;
-        trees.try_into().map_err(|_| GitError::Parse {
+        let trees: [Sha; 2] = trees.try_into().map_err(|_| GitError::Parse {
             what: "git rev-parse".to_owned(),
             line: 1,
             text: String::from_utf8_lossy(&output).into_owned(),
-        })
+        })?;
+        for (commit, tree) in commits.into_iter().zip(&trees) {
+            self.remember_tree(commit, tree);
+        }
+        Ok(trees)
     }
 }

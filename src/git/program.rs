@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::discovery::Places;
 use super::error::GitError;
+use super::history::Trees;
 use super::invocation::Invocation;
 use super::own_config::Memory;
 use super::parse::version::{self, Version};
@@ -92,6 +93,7 @@ struct Shared {
     program: OnceLock<PathBuf>,
     started: Arc<AtomicU64>,
     memory: Memory,
+    trees: Trees,
     places: Places,
     turns: Turns,
 }
@@ -104,6 +106,7 @@ impl Shared {
             program: OnceLock::new(),
             started: Arc::default(),
             memory: Memory::default(),
+            trees: Trees::default(),
             places: Places::default(),
             turns: Turns::default(),
         })
@@ -188,6 +191,11 @@ impl Git {
     /// What was found in the configuration of repositories.
     pub(super) fn memory(&self) -> &Memory {
         &self.shared.memory
+    }
+
+    /// Which tree each commit has, as far as that was asked.
+    pub(super) fn trees(&self) -> &Trees {
+        &self.shared.trees
     }
 
     /// What was discovered before.

@@ -12,9 +12,9 @@ use super::parse::status::TreeStatus;
 use super::ref_files::{self, Told};
 use super::refs::short_branch;
 use super::sha::Sha;
-use super::{Git, Repo, index, objects};
+use super::{Git, Repo, index};
 
-/// From how many files on a status takes longer than to ask for the tree of a commit.
+/// From how many files on a look at them takes longer than a process.
 const MANY: usize = 500;
 
 /// A worktree: the primary checkout of a repository or a linked one. Runs
@@ -144,19 +144,14 @@ impl Tree {
     /// is known of an upstream. `None` says nothing: ask [`Tree::status`].
     pub async fn proven_clean(&self) -> Option<TreeStatus> {
         let (head, branch) = (self.head().await.ok()??, self.head_branch().ok()?);
-        let tree = objects::commit(&self.common_dir, &head).map(|commit| commit.tree);
-        // To ask for the tree costs a process, too.
-        if tree.is_none() && index::count(&self.git_dir)? < MANY {
-            return None;
-        }
         let repo = self.repo();
-        let tree = async {
-            match tree {
-                Some(tree) => Some(tree),
-                None => repo.tree_of(&head).await.ok(),
-            }
+        let tree = async { repo.tree_of(&head).await.ok() };
+        // To ask for the tree may take a process: beside a long look, else only after one that has found nothing.
+        let (proven, tree) = if index::count(&self.git_dir)? < MANY {
+            (Some(self.proven_tree().await?), tree.await)
+        } else {
+            tokio::join!(self.proven_tree(), tree)
         };
-        let (proven, tree) = tokio::join!(self.proven_tree(), tree);
         let clean = proven? == tree? && self.head().await.ok()?.as_ref() == Some(&head);
         clean.then(|| TreeStatus { head: Some(head), branch, ..TreeStatus::default() })
     }

@@ -5,6 +5,7 @@
 //! 2. Work is called integrated only when one of the six reasons is proven; a probe that fails proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use tokio::sync::{Mutex, OnceCell};
 
@@ -16,6 +17,9 @@ use crate::worktrees::Context;
 use crate::worktrees::branch::branch_ref;
 use crate::worktrees::marker;
 use crate::worktrees::memo::Memo;
+
+/// From how many worktrees of a repository on it costs less to ask for all at once.
+const MANY: usize = 4;
 
 /// The branch that work from `base_ref` is meant for: the base when that is a branch, else the branch of the primary
 /// checkout; with its local tip and its upstream's, whichever exist.
@@ -117,9 +121,26 @@ impl RepoView {
         RepoView { repo, targets: Mutex::default(), remotes: OnceCell::new(), overview: OnceCell::new() }
     }
 
+    /// A view of the repository of each of `records`, by its key.
+    pub async fn of_all(ctx: &Context, records: impl Iterator<Item = &Record>) -> HashMap<String, Arc<RepoView>> {
+        let mut by_repo: HashMap<&str, Vec<&Record>> = HashMap::new();
+        for record in records {
+            by_repo.entry(&record.repo_key).or_default().push(record);
+        }
+        let mut views = HashMap::new();
+        for (key, records) in by_repo {
+            let view = RepoView::new(ctx.git().repo(&from_text(key)));
+            if records.len() >= MANY {
+                view.overlook(ctx, &records).await;
+            }
+            views.insert(key.to_owned(), Arc::new(view));
+        }
+        views
+    }
+
     /// Asks in few processes what would otherwise be asked for each of `records` by itself. What cannot be told so is
     /// asked for later.
-    pub async fn overlook(&self, ctx: &Context, records: &[&Record]) {
+    async fn overlook(&self, ctx: &Context, records: &[&Record]) {
         match self.overview_of(ctx, records).await {
             Ok(overview) => {
                 let unset = self.overview.set(overview);
@@ -177,6 +198,35 @@ impl RepoView {
         tree.is_proven_clean(&tip.tree).await.then_some(clean)
     }
 
+    /// How many commits of a worktree its target lacks, and how many of those are on no remote, where that can be told
+    /// from what was seen of all worktrees, and the files are proven to be those of HEAD: a reason to let it stay. `None`
+    /// says nothing.
+    pub async fn not_landed(&self, ctx: &Context, record: &Record, tree: &Tree) -> Option<(u64, u64)> {
+        let head = self.proven_clean(tree).await?.head?;
+        let base: Sha = record.base_sha.parse().ok()?;
+        let mut known = self.tips(ctx, record).await.ok()?;
+        if head == base || self.integration(ctx, record, &head).await.ok()?.is_some() {
+            return None;
+        }
+        let beyond = if known.iter().all(|tip| *tip == base) {
+            ctx.memo.ahead_behind(&self.repo, &head, &base).await.ok()?.0
+        } else {
+            known.push(base.clone());
+            self.repo.commits_beyond(&head, &known).await.ok()?
+        };
+        let unpushed = if self.remotes().await.ok()?.is_empty() {
+            beyond
+        } else {
+            known.push(base);
+            self.repo.unpushed(&head, &known).await.ok()?
+        };
+        (beyond > 0).then_some((beyond, unpushed))
+    }
+
+    async fn remotes(&self) -> Result<&str, GitError> {
+        self.remotes.get_or_try_init(|| self.repo.remotes_digest()).await.map(String::as_str)
+    }
+
     async fn tips(&self, ctx: &Context, record: &Record) -> Result<Vec<Sha>, GitError> {
         Ok(self.target(ctx, record).await?.tips_for(record))
     }
@@ -206,8 +256,7 @@ impl RepoView {
         if head == base {
             return Ok(0);
         }
-        let remotes = self.remotes.get_or_try_init(|| self.repo.remotes_digest()).await?;
-        ctx.memo.unpushed(&self.repo, head, base, remotes).await
+        ctx.memo.unpushed(&self.repo, head, base, self.remotes().await?).await
     }
 }
 

@@ -1,21 +1,18 @@
 //! `worktree::list`: the worktrees of one repository, one session, or all.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::git::{Repo, admin, from_text, to_text};
+use crate::git::{Repo, admin, to_text};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::{WorktreeInfo, WorktreeStatus};
 use crate::model::{Error, Result};
 use crate::worktrees::inspect::RepoView;
 use crate::worktrees::{Context, inspect, marker, request, side_by_side};
-
-/// From how many worktrees of a repository on it costs less to ask for all at once.
-const MANY: usize = 4;
 
 /// Which worktrees to list; without a filter, all.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -99,8 +96,8 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
     let lifecycles: Vec<Lifecycle> = records.iter().map(inspect::lifecycle_now).collect();
     let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
     if with_status {
-        let views = views(ctx, &records, &lifecycles).await;
         let there = records.iter().zip(&lifecycles).enumerate().filter(|(_, (_, life))| **life != Lifecycle::Orphaned);
+        let views = RepoView::of_all(ctx, there.clone().map(|(_, (record, _))| record)).await;
         let asked: Vec<(usize, Record)> = there.map(|(at, (record, _))| (at, record.clone())).collect();
         let answers = side_by_side::run(asked, |(at, record)| {
             let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());
@@ -116,21 +113,4 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
         }
     }
     records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
-}
-
-/// A view of each repository of the worktrees whose status is asked for.
-async fn views(ctx: &Context, records: &[Record], lifecycles: &[Lifecycle]) -> HashMap<String, Arc<RepoView>> {
-    let mut by_repo: HashMap<&str, Vec<&Record>> = HashMap::new();
-    for (record, _) in records.iter().zip(lifecycles).filter(|(_, life)| **life != Lifecycle::Orphaned) {
-        by_repo.entry(&record.repo_key).or_default().push(record);
-    }
-    let mut views = HashMap::new();
-    for (key, records) in by_repo {
-        let view = RepoView::new(ctx.git().repo(&from_text(key)));
-        if records.len() >= MANY {
-            view.overlook(ctx, &records).await;
-        }
-        views.insert(key.to_owned(), Arc::new(view));
-    }
-    views
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::marker::{self, Identity};
+use super::inspect::RepoView;
 use super::unsaved_work::Cleared;
 use super::{
     Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,
@@ -83,12 +84,13 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
     let records = ctx.registry.records().into_iter();
     let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
-    // Judged first without the lock, so that a sweep keeps nobody waiting, and side by side. Who works where is looked at
-    // only when it counts.
+    // Judged first without the lock, so that a sweep keeps nobody waiting, side by side, and those that stay as cheaply as
+    // it can be told. Who works where is looked at only when it counts.
     let only_said = request.dry_run;
+    let views = RepoView::of_all(ctx, records.iter().filter(|one| matches!(finished(ctx, one), Ok(None)))).await;
     let first = side_by_side::run(records.clone(), |record| {
-        let ctx = ctx.clone();
-        async move { judge(&ctx, &record, only_said).await.map(drop) }
+        let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());
+        async move { judge(&ctx, &record, view.as_deref(), only_said).await.map(drop) }
     });
     let first = first.await;
     for (record, judged) in records.into_iter().zip(first) {
@@ -214,7 +216,7 @@ enum Verdict {
 async fn sweep_one(ctx: &Arc<Context>, record: Record) -> Result<(), Skip> {
     let guard = ctx.registry.lock(&record.repo_key).await?;
     let record = ctx.registry.record(&record.worktree_id)?;
-    let verdict = judge(ctx, &record, true).await?;
+    let verdict = judge(ctx, &record, None, true).await?;
     let branch_deleted = take(ctx, &record, verdict).await?;
     ctx.registry.delete_record(&guard, &record.worktree_id).await?;
     drop(guard);
@@ -241,8 +243,9 @@ async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<b
     Ok(false)
 }
 
-/// Whether a worktree may go; the reason when it may not. `idle`: also when a process works there.
-async fn judge(ctx: &Context, record: &Record, idle: bool) -> Result<Verdict, Skip> {
+/// Whether a worktree is finished, as far as that is told without looking into it: what is left of one whose directory is
+/// gone, or nothing yet; the reason why it is not.
+fn finished(ctx: &Context, record: &Record) -> Result<Option<Verdict>, Skip> {
     if let Some(job) = ctx.registry.live_job(&record.worktree_id) {
         return Err(Skip::waiting(format!("landing ({})", job.job_id)));
     }
@@ -252,7 +255,7 @@ async fn judge(ctx: &Context, record: &Record, idle: bool) -> Result<Verdict, Sk
     }
     // Also one whose land was blocked: there is nothing left in which its owner could go on.
     if inspect::lifecycle_now(record) == Lifecycle::Orphaned {
-        return reconcile(record);
+        return reconcile(record).map(Some);
     }
     if record.lifecycle == Lifecycle::LandBlocked {
         return Err(Skip::waiting("land-blocked".to_owned()));
@@ -265,6 +268,15 @@ async fn judge(ctx: &Context, record: &Record, idle: bool) -> Result<Verdict, Sk
         let hours = (idle_ms.max(0) / HOUR_MS, expire_ms(ctx) / HOUR_MS);
         return Err(Skip::waiting(format!("not expired: idle for {} of {} hours", hours.0, hours.1)));
     }
+    Ok(None)
+}
+
+/// Whether a worktree may go; the reason when it may not. `idle`: also when a process works there. `view`: what was seen
+/// of all worktrees of the repository; it may only let one stay.
+async fn judge(ctx: &Context, record: &Record, view: Option<&RepoView>, idle: bool) -> Result<Verdict, Skip> {
+    if let Some(verdict) = finished(ctx, record)? {
+        return Ok(verdict);
+    }
     let (tree, entry) = match marker::identify(&ctx.git(), record) {
         Ok(Identity::Ours(tree, entry)) => (tree, entry),
         Ok(Identity::DirectoryGone(_)) => return reconcile(record),
@@ -273,7 +285,14 @@ async fn judge(ctx: &Context, record: &Record, idle: bool) -> Result<Verdict, Sk
         }
         Err(error) => return Err(error.into()),
     };
-    let work = unsaved_work::judge(record, &tree).await;
+    let foreseen = match view {
+        Some(view) => unsaved_work::foresee(ctx, view, record, &tree).await,
+        None => None,
+    };
+    let work = match foreseen {
+        Some(stays) => stays,
+        None => unsaved_work::judge(record, &tree).await,
+    };
     if !work.is_tidy() {
         return Err(Skip::safety("dirty", work.describe()));
     }

@@ -12,7 +12,8 @@
 use crate::git::{GitError, Operation, Repo, Sha, Tree};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
-use crate::worktrees::inspect;
+use crate::worktrees::inspect::{self, RepoView};
+use crate::worktrees::Context;
 
 /// What a worktree holds that is saved nowhere else.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +67,17 @@ pub async fn judge(record: &Record, tree: &Tree) -> UnsavedWork {
     let Some(head) = work.head.clone() else { return work };
     judge_commits(record, tree, &head, &mut work).await;
     work
+}
+
+/// What speaks for letting a worktree stay, where that takes no judgement of its own: it is clean, and has commits that
+/// its target lacks, as `view` has seen. `None` says nothing: ask [`judge`].
+pub async fn foresee(ctx: &Context, view: &RepoView, record: &Record, tree: &Tree) -> Option<UnsavedWork> {
+    if tree.operation().is_some() || !matches!(tree.kept_submodule_repos(), Ok(repos) if repos.is_empty()) {
+        return None;
+    }
+    let (not_landed, on_no_remote) = view.not_landed(ctx, record, tree).await?;
+    let head = tree.head().await.ok()?;
+    Some(UnsavedWork { head, not_landed, on_no_remote, ..UnsavedWork::default() })
 }
 
 /// Judges a worktree of which it is known that its commits have landed: everything but those. For

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Stand, until};
+use crate::support::{Seal, Stand, until};
 
 /// What is kept of a worktree whose branch has landed follows the target, with every change in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn a_worktree_that_has_to_stay_follows_with_its_changes() {
 /// Where that would overwrite something, it stays as it is, and the event says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worktree_that_cannot_follow_stays_as_it_is() {
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_in(Seal::calm(), json!({}), &[]).await;
     let repository = stand.repository("shop");
     let mut events = stand.hear().await;
     std::fs::write(repository.path().join(".git/info/exclude"), "pears\n").unwrap();
@@ -56,7 +56,7 @@ async fn a_worktree_that_cannot_follow_stays_as_it_is() {
 /// A land that is blocked has moved nothing, not even its own branch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_land_that_is_blocked_leaves_its_worktree_where_it_was() {
-    let stand = Stand::dev().await;
+    let stand = Stand::dev_in(Seal::calm(), json!({}), &[]).await;
     let repository = stand.repository("shop");
     let mut events = stand.hear().await;
     let created = stand.create(&repository).await;

@@ -64,7 +64,11 @@ impl Bench {
 
     /// With these keys of the configuration.
     pub async fn with(keys: Value) -> Self {
-        let seal = Seal::new();
+        Self::within(Seal::new(), keys).await
+    }
+
+    /// The same in this seal.
+    pub async fn within(seal: Seal, keys: Value) -> Self {
         let options = Options { port: 0, http_port: 0, state_dir: seal.path().join("state"), ..Options::default() };
         let engine = Engine::start(options).await.unwrap();
         let client = Client::connect(&engine.url()).await;

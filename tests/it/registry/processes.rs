@@ -8,6 +8,7 @@ use worktree::queue::Dispatcher;
 use worktree::worktrees::{claim, create, get, list, prune, release, remove, status, validate};
 
 use super::bench::Bench;
+use crate::support::Seal;
 use crate::support::golden::Goldens;
 
 /// Counts what the calls of a bench start, by what they are called here.
@@ -33,7 +34,7 @@ fn request<T: serde::de::DeserializeOwned>(fields: serde_json::Value) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_processes_of_each_call_are_as_reviewed() {
-    let bench = Bench::with(json!({"prune_expire_hours": 0})).await;
+    let bench = Bench::within(Seal::calm(), json!({"prune_expire_hours": 0})).await;
     let repository = bench.repository("shop");
     repository.git(&["checkout", "--quiet", "--detach"]);
     let ctx = &bench.ctx;
@@ -83,6 +84,15 @@ async fn the_processes_of_each_call_are_as_reviewed() {
     tally.of("remove with its branch", remove::run(ctx, request(gone))).await;
     let pruned = tally.of("prune of one", prune::run(ctx, request(json!({})))).await;
     assert_eq!(pruned.pruned, [four.worktree_id]);
+    for number in 0..5 {
+        let made = create().await.unwrap();
+        checkout(&made.path).commit(&format!("kept-{number}"), "1\n");
+    }
+    // As far as the commits of the repository are concerned, the usual state.
+    repository.git(&["repack", "-a", "-d", "--quiet"]);
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let pruned = tally.of("prune of none of five", prune::run(ctx, request(json!({})))).await;
+    assert_eq!((pruned.pruned.len(), pruned.skipped.len()), (0, 5));
 
     let mut goldens = Goldens::at("processes");
     goldens.check("calls.json", &(serde_json::to_string_pretty(&tally.counts).unwrap() + "\n"));

@@ -1,7 +1,7 @@
 //! What counts as unsaved work, on every path that deletes.
 
 use serde_json::json;
-use worktree::worktrees::{prune, remove, unsaved_work};
+use worktree::worktrees::{marker, prune, remove, unsaved_work};
 
 use super::bench::Bench;
 use crate::support::Checkout;
@@ -175,5 +175,55 @@ async fn a_branch_goes_when_a_tag_or_a_remote_contains_it() {
         assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap(), None, "backups expire");
         repository.git(&["update-ref", keeper, &head]);
         assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap().as_deref(), Some(keeper));
+    }
+}
+
+/// Those that stay are not judged one by one; what is said about them is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_of_many_says_of_each_what_a_judgement_of_that_one_says() {
+    for (moves, pushes) in [(false, false), (true, false), (true, true)] {
+        let bench = bench().await;
+        let repository = bench.repository("shop");
+        let mut made = Vec::new();
+        for number in 0..7 {
+            made.push(bench.create(&repository).await);
+            let checkout = &made[number].1;
+            checkout.commit(&format!("work-{number}"), "1\n");
+            checkout.commit(&format!("more-{number}"), "1\n");
+        }
+        let (landed, squashed, dirty, detached) = (&made[0], &made[1], &made[2], &made[3]);
+        dirty.1.write("loose", "x\n");
+        detached.1.git(&["checkout", "--quiet", "--detach"]);
+        if moves {
+            repository.git(&["merge", "--quiet", "--no-edit", &landed.0.branch]);
+            repository.git(&["merge", "--quiet", "--squash", &squashed.0.branch]);
+            repository.git(&["commit", "--quiet", "--message", "Squashed"]);
+        }
+        if pushes {
+            let remote = bench.seal.path().join("remote.git");
+            repository.git(&["init", "--quiet", "--bare", remote.to_str().unwrap()]);
+            repository.git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+            repository.git(&["push", "--quiet", "origin", &format!("{}~1:refs/heads/half", made[4].0.branch)]);
+            repository.git(&["fetch", "--quiet", "origin"]);
+        }
+        let mut expected = Vec::new();
+        for (record, _) in &made {
+            let (tree, _) = marker::require_tree(&bench.ctx.git(), record).unwrap();
+            let work = unsaved_work::judge(record, &tree).await;
+            let cause = if work.is_tidy() { "unmerged work" } else { "dirty" };
+            if !work.is_none() {
+                expected.push((record.worktree_id.clone(), format!("{cause}: {}", work.describe())));
+            }
+        }
+        let rehearsal = prune::Request { dry_run: true, ..prune::Request::default() };
+        for request in [rehearsal, prune::Request::default()] {
+            let swept = prune::run(&bench.ctx, request).await.unwrap();
+            let said: Vec<_> = swept.skipped.into_iter().map(|skip| (skip.id, skip.reason)).collect();
+            assert_eq!(said, expected);
+            assert_eq!(swept.pruned.len(), if moves { 2 } else { 0 }, "{:?}", swept.pruned);
+        }
+        if pushes {
+            assert!(expected.iter().any(|(_, reason)| reason.ends_with("2 commits not landed (1 on no remote)")));
+        }
     }
 }

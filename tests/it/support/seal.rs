@@ -44,7 +44,9 @@ impl Seal {
         seal
     }
 
-    fn calm() -> Self {
+    /// An ordinary one, whatever the switch says: for what is so only where the user has configured nothing, such as a
+    /// rebase without a working tree.
+    pub fn calm() -> Self {
         let root = tempfile::Builder::new().prefix("worktree-test-").tempdir().unwrap();
         // Canonical, so that paths compare equal to those the worker reports.
         let path = root.path().canonicalize().unwrap();
