@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::marker::{self, Identity};
 use super::inspect::RepoView;
+use super::marker::{self, Identity};
 use super::unsaved_work::Cleared;
 use super::{
     Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,

@@ -12,8 +12,8 @@
 use crate::git::{GitError, Operation, Repo, Sha, Tree};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
-use crate::worktrees::inspect::{self, RepoView};
 use crate::worktrees::Context;
+use crate::worktrees::inspect::{self, RepoView};
 
 /// What a worktree holds that is saved nowhere else.
 #[derive(Debug, Clone, Default)]
