@@ -10,7 +10,9 @@
 //!
 //! Source: gitformat-index(5).
 
+use std::ffi::CStr;
 use std::io::{ErrorKind, Read as _};
+use std::ops::Range;
 use std::path::Path;
 
 use super::sha::Sha;
@@ -38,25 +40,42 @@ pub(super) struct Look {
 
 /// One file of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Relative to the root of the worktree.
-    pub(super) path: Vec<u8>,
+pub(super) struct Entry<'a> {
+    /// Where its path lies in [`Index::paths`].
+    path: Range<usize>,
     pub(super) look: Look,
     /// Which side of a merge it is; 0 when there is none.
     pub(super) stage: u16,
     /// The name of its content, 20 bytes or 32.
-    pub(super) object: Vec<u8>,
+    pub(super) object: &'a [u8],
 }
 
 /// A whole index.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct Index<'a> {
     pub(super) holds: Holds,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry<'a>>,
+    /// The paths of the entries, each followed by a zero.
+    paths: Vec<u8>,
     /// The name of the tree that all entries together make, where the index keeps it.
     pub(super) tree: Option<Sha>,
 }
 
+impl Index<'_> {
+    /// The path of an entry of this index, relative to the root of the worktree.
+    pub(super) fn path(&self, entry: &Entry<'_>) -> &[u8] {
+        &self.paths[entry.path.clone()]
+    }
+
+    /// The name of an entry of this index, in its directory.
+    pub(super) fn name(&self, entry: &Entry<'_>) -> Option<&CStr> {
+        let name = self.path(entry).iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        CStr::from_bytes_with_nul(&self.paths[entry.path.start + name..=entry.path.end]).ok()
+    }
+}
+
+/// How many bytes all paths together may have: a small file can make many long ones out of little.
+const MOST_PATHS: usize = 64 * 1024 * 1024;
 /// Signature, version and number of entries come before the first entry.
 const HEADER: usize = 12;
 const COUNT_AT: usize = 8;
@@ -88,18 +107,19 @@ pub(super) fn count(git_dir: &Path) -> Option<usize> {
     usize::try_from(number(&header, COUNT_AT)?).ok()
 }
 
-/// Reads an index and, when there are no more than `most`, its entries; `None` when git has to be asked.
-pub(super) fn entries(bytes: &[u8], most: usize) -> Option<Index> {
+/// Reads an index and, when there are no more than `most`, its entries; `None` when git has to be asked, as for paths of
+/// more than 64 MiB in all.
+pub(super) fn entries(bytes: &[u8], most: usize) -> Option<Index<'_>> {
     let count = usize::try_from(number(bytes, COUNT_AT)?).ok()?;
     (count <= most).then(|| read(bytes, Some(count))).flatten()
 }
 
 /// Reads an index whose object names have 20 bytes or 32, with its entries when their number is given.
-fn read(bytes: &[u8], keep: Option<usize>) -> Option<Index> {
+fn read(bytes: &[u8], keep: Option<usize>) -> Option<Index<'_>> {
     read_named(bytes, 20, keep).or_else(|| read_named(bytes, 32, keep))
 }
 
-fn read_named(bytes: &[u8], name: usize, keep: Option<usize>) -> Option<Index> {
+fn read_named(bytes: &[u8], name: usize, keep: Option<usize>) -> Option<Index<'_>> {
     let mut index = Index { entries: Vec::with_capacity(keep.unwrap_or(0)), ..Index::default() };
     if bytes.get(..4)? != b"DIRC" {
         return None;
@@ -138,8 +158,13 @@ fn read_named(bytes: &[u8], name: usize, keep: Option<usize>) -> Option<Index> {
         next += length + 1;
         if keep.is_some() {
             let stage = (flags & STAGE) >> 12;
-            let object = bytes[at + BEFORE_NAME..at + BEFORE_NAME + name].to_vec();
-            index.entries.push(Entry { path: path.clone(), look: look(bytes, at)?, stage, object });
+            let object = &bytes[at + BEFORE_NAME..at + BEFORE_NAME + name];
+            let start = index.paths.len();
+            (start + path.len() < MOST_PATHS).then_some(())?;
+            index.paths.extend(&path);
+            let path = start..index.paths.len();
+            index.paths.push(0);
+            index.entries.push(Entry { path, look: look(bytes, at)?, stage, object });
         }
         if version < 4 {
             // Padded with zeros to a multiple of eight.
@@ -219,21 +244,29 @@ fn short(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    /// An index of version 2 with one entry and these flags.
-    fn index(mode: u32, flags: u16, rest: &[u8]) -> Vec<u8> {
-        let mut bytes = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
-        bytes.extend([0; MODE_AT]);
-        bytes.extend(mode.to_be_bytes());
-        bytes.extend([0; BEFORE_NAME - MODE_AT - 4 + 20]);
-        bytes.extend(flags.to_be_bytes());
-        bytes.extend(b"a\0");
-        bytes.resize(12 + 64, 0);
+    /// An index of version 2 with these files, of this mode and with these flags, and something after them.
+    pub(in super::super) fn index_of(paths: &[&str], mode: u32, flags: u16, rest: &[u8]) -> Vec<u8> {
+        let mut bytes = b"DIRC\0\0\0\x02".to_vec();
+        bytes.extend(u32::try_from(paths.len()).unwrap().to_be_bytes());
+        for path in paths {
+            let start = bytes.len();
+            bytes.extend([0; MODE_AT]);
+            bytes.extend(mode.to_be_bytes());
+            bytes.extend([0; BEFORE_NAME - MODE_AT - 4 + 20]);
+            bytes.extend(flags.to_be_bytes());
+            bytes.extend(path.as_bytes());
+            bytes.resize(start + (bytes.len() + 1 - start).next_multiple_of(8), 0);
+        }
         bytes.extend(rest);
         bytes.extend([7; 20]);
         bytes
+    }
+
+    fn index(mode: u32, flags: u16, rest: &[u8]) -> Vec<u8> {
+        index_of(&["a"], mode, flags, rest)
     }
 
     fn holds(bytes: &[u8]) -> Option<Holds> {
@@ -253,10 +286,12 @@ mod tests {
     fn entries_and_tree_are_read() {
         let mut tree = b"TREE\0\0\0\x19\x001 0\n".to_vec();
         tree.extend([0xab; 20]);
-        let read = entries(&index(0o100_644, 0x1001, &tree), 5).unwrap();
+        let bytes = index(0o100_644, 0x1001, &tree);
+        let read = entries(&bytes, 5).unwrap();
         assert_eq!(read.tree, Some("ab".repeat(20).parse().unwrap()));
         let entry = &read.entries[0];
-        assert_eq!((entry.path.as_slice(), entry.stage, entry.look.mode), (b"a".as_slice(), 1, 0o100_644));
+        assert_eq!((read.path(entry), entry.stage, entry.look.mode), (b"a".as_slice(), 1, 0o100_644));
+        assert_eq!(read.name(entry), Some(c"a"));
         assert!(entries(&index(0o100_644, 1, b""), 0).is_none());
         assert_eq!(entries(&index(0o100_644, 1, b"TREE\0\0\0\x06\0-1 0\n"), 5).unwrap().tree, None);
         assert_eq!(varint(&[0x05]), Some((5, 1)));

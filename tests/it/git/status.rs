@@ -229,6 +229,8 @@ async fn a_clean_worktree_is_proven_clean_and_no_other() {
     let place = Place::new();
     let root = place.repo("shop");
     put(&root, "dir/deep/file", "1\n");
+    // Between the others of its directory in the order of the index, and below nothing but directories.
+    put(&root, "dir/deep.down/a/b/c/file", "1\n");
     put(&root, ".gitignore", "*.log\n");
     std::os::unix::fs::symlink("README", root.join("link")).unwrap();
     place.run(&root, ["add", "."]);
@@ -244,7 +246,7 @@ async fn a_clean_worktree_is_proven_clean_and_no_other() {
     assert!(!tree.is_proven_clean(&other).await);
     let file = root.join("dir/deep/file");
     let keep = std::fs::metadata(&file).unwrap().modified().unwrap();
-    let changes: [(&str, &dyn Fn()); 9] = [
+    let changes: [(&str, &dyn Fn()); 11] = [
         ("changed, as long and as old as before", &|| {
             put(&root, "dir/deep/file", "2\n");
             std::fs::File::options().write(true).open(&file).unwrap().set_modified(keep).unwrap();
@@ -253,6 +255,14 @@ async fn a_clean_worktree_is_proven_clean_and_no_other() {
         ("ignored file", &|| put(&root, "dir/a.log", "x")),
         ("empty directory", &|| std::fs::create_dir(root.join("dir/empty")).unwrap()),
         ("gone", &|| std::fs::remove_file(&file).unwrap()),
+        ("one for another", &|| {
+            std::fs::remove_file(&file).unwrap();
+            put(&root, "dir/deep/other", "1\n");
+        }),
+        ("a link to a directory that holds the same", &|| {
+            std::fs::rename(root.join("dir/deep"), root.join(".git/deep")).unwrap();
+            std::os::unix::fs::symlink("../.git/deep", root.join("dir/deep")).unwrap();
+        }),
         ("executable", &|| {
             std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }),
