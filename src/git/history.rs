@@ -1,7 +1,9 @@
 //! Questions about commits.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OnceCell;
 
 use super::Repo;
 use super::error::GitError;
@@ -13,8 +15,9 @@ use super::sha::Sha;
 /// Of how many commits the tree is remembered at a time.
 const REMEMBERED: usize = 50_000;
 
-/// The trees of commits. A commit is named by its content, so this holds for ever and in every repository.
-pub(super) type Trees = Mutex<HashMap<Sha, Sha>>;
+/// The trees of commits, which several may wait for. A commit is named by its content, so this holds for ever and in every
+/// repository.
+pub(super) type Trees = Mutex<HashMap<Sha, Arc<OnceCell<Sha>>>>;
 
 impl Repo {
     /// Whether `a` is `b` or an ancestor of it. In a shallow repository a `false` may only mean that history is cut
@@ -133,18 +136,19 @@ impl Repo {
     /// The tree of a commit, where it can be told without git; also of one that is not here any more.
     pub(super) fn known_tree(&self, commit: &Sha) -> Option<Sha> {
         let known = self.git.trees().lock().unwrap_or_else(PoisonError::into_inner).get(commit).cloned();
-        known.or_else(|| Some(objects::commit(&self.common_dir, commit)?.tree))
+        known.and_then(|tree| tree.get().cloned()).or_else(|| Some(objects::commit(&self.common_dir, commit)?.tree))
     }
 
-    fn remember_tree(&self, commit: &Sha, tree: &Sha) {
+    /// The place of the tree of a commit in memory.
+    fn tree_cell(&self, commit: &Sha) -> Arc<OnceCell<Sha>> {
         let mut trees = self.git.trees().lock().unwrap_or_else(PoisonError::into_inner);
         if trees.len() >= REMEMBERED {
             trees.clear();
         }
-        trees.insert(commit.clone(), tree.clone());
+        trees.entry(commit.clone()).or_default().clone()
     }
 
-    /// The tree of a commit.
+    /// The tree of a commit. Of those who ask at the same time, one asks git.
     ///
     /// # Errors
     /// W112 when there is no such commit, W102.
@@ -152,10 +156,9 @@ impl Repo {
         if let Some(tree) = self.known_tree(commit) {
             return Ok(tree);
         }
-        let tree = self.peel(commit.as_str(), "tree").await?;
-        let tree = tree.ok_or_else(|| GitError::RefMissing { name: commit.to_string() })?;
-        self.remember_tree(commit, &tree);
-        Ok(tree)
+        let missing = || GitError::RefMissing { name: commit.to_string() };
+        let ask = async || self.peel(commit.as_str(), "tree").await?.ok_or_else(missing);
+        self.tree_cell(commit).get_or_try_init(ask).await.cloned()
     }
 
     /// The trees of two commits.
@@ -175,7 +178,7 @@ impl Repo {
             text: String::from_utf8_lossy(&output).into_owned(),
         })?;
         for (commit, tree) in commits.into_iter().zip(&trees) {
-            self.remember_tree(commit, tree);
+            self.tree_cell(commit).get_or_init(async || tree.clone()).await;
         }
         Ok(trees)
     }

@@ -205,6 +205,34 @@ impl Repo {
         self.lost_or(full_name, Some(old), output.failure()).await
     }
 
+    /// Deletes several refs, each if it names what is given with it; one answer for each.
+    ///
+    /// # Errors
+    /// Those of [`Repo::delete_ref`], of each.
+    pub async fn delete_refs(&self, refs: &[(String, Sha)]) -> Vec<Result<RefUpdate, GitError>> {
+        // As one transaction, which happens as a whole or not at all.
+        if refs.len() > 1 && self.delete_together(refs).await {
+            return refs.iter().map(|_| Ok(RefUpdate::Done)).collect();
+        }
+        let mut answers = Vec::new();
+        for (full_name, old) in refs {
+            answers.push(self.delete_ref(full_name, old).await);
+        }
+        answers
+    }
+
+    async fn delete_together(&self, refs: &[(String, Sha)]) -> bool {
+        let mut lines = Vec::new();
+        for (full_name, old) in refs {
+            if branch_name::require_full(full_name).is_err() {
+                return false;
+            }
+            lines.extend(format!("delete {full_name}\0{old}\0").into_bytes());
+        }
+        let command = self.command(["update-ref", "--no-deref", "-z", "--stdin"]).stdin(lines).writes();
+        command.run().await.is_ok_and(|output| output.code == Some(0))
+    }
+
     /// A refused update is lost when the ref is indeed not what was expected; any other refusal is a failure.
     async fn lost_or(&self, name: &str, expected: Option<&Sha>, failure: GitError) -> Result<RefUpdate, GitError> {
         let GitError::Failed { stderr, .. } = &failure else { return Err(failure) };

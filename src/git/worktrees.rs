@@ -55,22 +55,22 @@ impl Repo {
         parse(&output.stdout()?)
     }
 
-    /// The worktrees in which a branch is checked out. Starts no process where no `HEAD` names it.
+    /// The worktrees in which one of these branches is checked out. Starts no process where no `HEAD` names one.
     ///
     /// # Errors
     /// W102.
-    pub async fn checkouts_of(&self, branch: &str) -> Result<Vec<WorktreeEntry>, GitError> {
+    pub async fn checkouts_of(&self, branches: &[&str]) -> Result<Vec<WorktreeEntry>, GitError> {
         let names = admin::names(&self.common_dir).map_err(|source| GitError::reading(&*self.common_dir, source))?;
         let linked = names.into_iter().map(|name| self.common_dir.join("worktrees").join(name));
         let mut dirs = std::iter::once(self.common_dir.to_path_buf()).chain(linked);
         // One that cannot be read is left to git.
-        let elsewhere =
-            |named: &Option<Option<String>>| named.as_ref().is_some_and(|named| named.as_deref() != Some(branch));
+        let meant = |named: Option<&str>| named.is_some_and(|named| branches.contains(&named));
+        let elsewhere = |named: &Option<Option<String>>| named.as_ref().is_some_and(|named| !meant(named.as_deref()));
         if dirs.all(|dir| ref_files::head_branch(&dir).is_ok_and(|named| elsewhere(&named))) {
             return Ok(Vec::new());
         }
         let mut entries = self.worktrees().await?;
-        entries.retain(|entry| !entry.bare && entry.branch.as_deref() == Some(branch));
+        entries.retain(|entry| !entry.bare && meant(entry.branch.as_deref()));
         Ok(entries)
     }
 
@@ -194,7 +194,7 @@ impl Repo {
             return Ok(false);
         }
         match &add.branch {
-            Some(branch) => Ok(self.checkouts_of(branch).await?.is_empty()),
+            Some(branch) => Ok(self.checkouts_of(&[branch]).await?.is_empty()),
             None => Ok(true),
         }
     }

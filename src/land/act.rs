@@ -469,7 +469,7 @@ async fn delete_branch(ctx: &Context, job: &Job, seen: &Observed, merged: &Sha) 
     if !ctx.settings().config.gates.allow_branch_delete {
         return Ok(());
     }
-    if !repo.checkouts_of(&job.branch).await?.is_empty() {
+    if !repo.checkouts_of(&[&job.branch]).await?.is_empty() {
         return Ok(());
     }
     let Some(target) = repo.branch_sha(&job.target_branch).await? else { return Ok(()) };

@@ -199,7 +199,7 @@ fn conflicted(status: &TreeStatus) -> Vec<String> {
 
 async fn checkouts(ctx: &Context, repo: &Repo, branch: &str) -> Result<Vec<Checkout>> {
     let mut found = Vec::new();
-    for entry in repo.checkouts_of(branch).await? {
+    for entry in repo.checkouts_of(&[branch]).await? {
         if !entry.path.exists() {
             continue;
         }

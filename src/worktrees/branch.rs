@@ -2,13 +2,15 @@
 //!
 //! Invariants
 //! 1. A branch goes by compare-and-swap from the commit that was judged, after the audit log has named that commit.
-//! 2. Without force only what [`unsaved_work::branch_kept_by`] finds kept elsewhere goes.
+//! 2. Without force only what [`unsaved_work::branch_kept_by`] finds kept elsewhere goes; what is deleted at the same time
+//!    keeps nothing.
 
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::{Context, unsaved_work};
 use crate::audit::{Action, Event};
-use crate::git::{Expected, RefUpdate, Repo, Sha, from_text};
+use crate::git::{Expected, RefUpdate, Repo, Sha, WorktreeEntry, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
@@ -63,42 +65,99 @@ pub async fn keep(repo: &Repo, name: &str, tip: &Sha) -> Result<()> {
 /// Deletes the branch of a worktree that is gone, when its commits are kept elsewhere; with `force` also when they are
 /// not, and then keeps them in the backup ref. Failing to is an outcome, not an error: the worktree is gone already.
 pub async fn delete_branch(ctx: &Context, record: &Record, force: bool) -> bool {
-    match try_delete(ctx, record, force).await {
-        Ok(None) => true,
-        Ok(Some(why)) => {
-            tracing::warn!(worktree = record.worktree_id, branch = record.branch, why, "the branch stays");
-            false
-        }
-        Err(error) => {
-            tracing::warn!(worktree = record.worktree_id, branch = record.branch, %error, "the branch stays");
-            false
-        }
+    let deleted = try_delete(ctx, &record.repo_key, &[record], force).await;
+    matches!(deleted.as_slice(), [fate] if told(record, fate))
+}
+
+/// [`delete_branch`], without force, of several worktrees of one repository; an answer for each. Takes no more processes
+/// than one, where the branches do not keep each other.
+pub async fn delete_branches(ctx: &Context, repo_key: &str, records: &[&Record]) -> Vec<bool> {
+    let fates = try_delete(ctx, repo_key, records, false).await;
+    let mut deleted = Vec::new();
+    for (record, fate) in records.iter().zip(fates) {
+        deleted.push(match fate {
+            Fate::KeptByAnother => delete_branch(ctx, record, false).await,
+            fate => told(record, &fate),
+        });
+    }
+    deleted
+}
+
+/// What becomes of a branch.
+enum Fate {
+    Deleted,
+    /// It stays, for this reason.
+    Stays(String),
+    /// Nothing but the branches that are deleted with it keeps it.
+    KeptByAnother,
+}
+
+impl From<Error> for Fate {
+    fn from(error: Error) -> Self {
+        Fate::Stays(error.to_string())
     }
 }
 
-/// Deletes the branch, or tells why it stays.
-async fn try_delete(ctx: &Context, record: &Record, force: bool) -> Result<Option<&'static str>> {
-    let repo = ctx.git().repo(&from_text(&record.repo_key));
-    let Some(tip) = repo.branch_sha(&record.branch).await? else { return Ok(Some("there is none")) };
-    if !repo.checkouts_of(&record.branch).await?.is_empty() {
-        return Ok(Some("it is checked out elsewhere"));
+/// Whether the branch is deleted; the log says why when it is not.
+fn told(record: &Record, fate: &Fate) -> bool {
+    let why = match fate {
+        Fate::Deleted => return true,
+        Fate::Stays(why) => why,
+        Fate::KeptByAnother => "only another branch that was to be deleted keeps it",
+    };
+    tracing::warn!(worktree = record.worktree_id, branch = record.branch, why, "the branch stays");
+    false
+}
+
+async fn try_delete(ctx: &Context, repo_key: &str, records: &[&Record], force: bool) -> Vec<Fate> {
+    let repo = ctx.git().repo(&from_text(repo_key));
+    let names: Vec<&str> = records.iter().map(|record| record.branch.as_str()).collect();
+    let checkouts = repo.checkouts_of(&names).await.map_err(Error::from);
+    let judged = join_all(records.iter().map(|record| judge(ctx, &repo, record, &names, &checkouts, force))).await;
+    let may_go: Vec<(String, Sha)> = judged.iter().flatten().cloned().collect();
+    let mut answers = repo.delete_refs(&may_go).await.into_iter();
+    let fate = |judged| match judged {
+        Err(fate) => fate,
+        Ok(_) => match answers.next() {
+            Some(Ok(RefUpdate::Done)) => Fate::Deleted,
+            Some(Err(error)) => Error::from(error).into(),
+            _ => Fate::Stays("it moved while it was judged".to_owned()),
+        },
+    };
+    judged.into_iter().map(fate).collect()
+}
+
+/// The ref of a branch that may go together with those called `names`, and its commit; the audit log has been told then.
+async fn judge(
+    ctx: &Context,
+    repo: &Repo,
+    record: &Record,
+    names: &[&str],
+    checkouts: &Result<Vec<WorktreeEntry>>,
+    force: bool,
+) -> Result<(String, Sha), Fate> {
+    let stays = |why: &str| Fate::Stays(why.to_owned());
+    let tip = repo.branch_sha(&record.branch).await.map_err(Error::from)?;
+    let Some(tip) = tip else { return Err(stays("there is none")) };
+    if checkouts.as_ref().map_err(Clone::clone)?.iter().any(|other| other.branch.as_ref() == Some(&record.branch)) {
+        return Err(stays("it is checked out elsewhere"));
     }
-    let kept_by = unsaved_work::branch_kept_by(&repo, record, &tip).await?;
+    let kept_by = unsaved_work::branch_kept_by(repo, record, &tip, names).await?;
     if kept_by.is_none() {
-        if !force {
-            return Ok(Some("neither its target nor another ref contains it"));
+        if names.len() > 1 {
+            return Err(Fate::KeptByAnother);
         }
-        backup(&repo, record, &tip).await?;
+        if !force {
+            return Err(stays("neither its target nor another ref contains it"));
+        }
+        backup(repo, record, &tip).await?;
     }
     let backup_ref = kept_by.is_none().then(|| backup_ref(&record.worktree_id));
     let details = json!({
         "branch": record.branch, "head_sha": tip, "kept_by": kept_by, "backup_ref": backup_ref, "forced": force,
     });
     ctx.audit(Event::new(Action::BranchDelete, details).about(&record.worktree_id, &record.repo_key)).await?;
-    match repo.delete_ref(&branch_ref(&record.branch), &tip).await? {
-        RefUpdate::Done => Ok(None),
-        RefUpdate::Lost { .. } => Ok(Some("it moved while it was judged")),
-    }
+    Ok((branch_ref(&record.branch), tip))
 }
 
 /// Deletes a backup ref, told in the audit log first. Nothing happens when there is none.

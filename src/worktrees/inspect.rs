@@ -77,13 +77,20 @@ pub async fn target_tips(repo: &Repo, record: &Record) -> Result<Vec<Sha>, GitEr
     Ok(Target::of(repo, &record.base_ref, None).await?.tips_for(record))
 }
 
+/// The branch that the work of `record` is to reach, unless that is its own.
+///
+/// # Errors
+/// What git reports when it cannot be found out.
+pub async fn target_branch(repo: &Repo, record: &Record) -> Result<Option<String>> {
+    Ok(Target::branch_of(repo, &record.base_ref).await?.filter(|branch| *branch != record.branch))
+}
+
 /// Whether, and how, the target already contains the work at `head`.
 ///
 /// # Errors
 /// What git reports when the target cannot be found out; the caller must then assume that nothing is contained.
 pub async fn integration(repo: &Repo, record: &Record, head: &Sha) -> Result<Option<Integration>> {
-    let branch = Target::branch_of(repo, &record.base_ref).await?.filter(|branch| *branch != record.branch);
-    let Some(branch) = branch else { return Ok(None) };
+    let Some(branch) = target_branch(repo, record).await? else { return Ok(None) };
     let local = repo.branch_sha(&branch).await?;
     if let Some(tip) = &local
         && let Some(reason) = repo.integration(head, tip).await?

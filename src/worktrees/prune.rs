@@ -7,9 +7,11 @@
 //! 1. Nothing is ever forced, and nothing is taken because of its age or size alone.
 //! 2. What speaks against taking a worktree that is finished is in the audit log, once per cause.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -29,6 +31,9 @@ use crate::model::{Code, Error, Result};
 
 /// One hour in milliseconds.
 pub const HOUR_MS: i64 = 3_600_000;
+
+/// How many worktrees of a repository go before somebody else gets its lock.
+const AT_ONCE: usize = 32;
 
 /// What to sweep.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -86,20 +91,15 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
     // Judged first without the lock, so that a sweep keeps nobody waiting, side by side, and those that stay as cheaply as
     // it can be told. Who works where is looked at only when it counts.
-    let only_said = request.dry_run;
     let views = RepoView::of_all(ctx, records.iter().filter(|one| matches!(finished(ctx, one), Ok(None)))).await;
-    let first = side_by_side::run(records.clone(), |record| {
-        let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());
-        async move { judge(&ctx, &record, view.as_deref(), only_said).await.map(drop) }
-    });
-    let first = first.await;
-    for (record, judged) in records.into_iter().zip(first) {
+    let judged = judge_all(ctx, &records, |record| views.get(&record.repo_key).cloned()).await;
+    let swept = if request.dry_run {
+        require_idle(&records, judged).await.into_iter().map(|verdict| verdict.map(drop)).collect()
+    } else {
+        sweep(ctx, &records, judged).await
+    };
+    for (record, swept) in records.into_iter().zip(swept) {
         let id = record.worktree_id.clone();
-        let swept = match judged {
-            Some(Ok(())) if !request.dry_run => sweep_one(ctx, record.clone()).await,
-            Some(judged) => judged,
-            None => Err(Skip::safety("cannot be told", "the judgement was given up")),
-        };
         match swept {
             Ok(()) => response.pruned.push(id),
             Err(skip) => {
@@ -212,24 +212,87 @@ enum Verdict {
     Hollow(Option<AdminEntry>),
 }
 
-/// Takes away a worktree that may go, if it still may.
-async fn sweep_one(ctx: &Arc<Context>, record: Record) -> Result<(), Skip> {
-    let guard = ctx.registry.lock(&record.repo_key).await?;
-    let record = ctx.registry.record(&record.worktree_id)?;
-    let verdict = judge(ctx, &record, None, true).await?;
-    let branch_deleted = take(ctx, &record, verdict).await?;
-    ctx.registry.delete_record(&guard, &record.worktree_id).await?;
-    drop(guard);
-    ctx.events.emit(&Event::removed(&record, branch_deleted, false, ctx.now()));
-    Ok(())
+/// Judges worktrees side by side; a verdict for each.
+async fn judge_all(
+    ctx: &Arc<Context>,
+    records: &[Record],
+    view: impl Fn(&Record) -> Option<Arc<RepoView>>,
+) -> Vec<Result<Verdict, Skip>> {
+    let judged = side_by_side::run(records.to_vec(), |record| {
+        let (ctx, view) = (ctx.clone(), view(&record));
+        async move { judge(&ctx, &record, view.as_deref()).await }
+    });
+    let given_up = || Err(Skip::safety("cannot be told", "the judgement was given up"));
+    judged.await.into_iter().map(|verdict| verdict.unwrap_or_else(given_up)).collect()
 }
 
-async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<bool> {
+/// Lets those stay in which a process works.
+async fn require_idle(records: &[Record], mut judged: Vec<Result<Verdict, Skip>>) -> Vec<Result<Verdict, Skip>> {
+    let whole = |verdict: &Result<Verdict, Skip>| matches!(verdict, Ok(Verdict::Remove(..)));
+    let going: Vec<&Record> =
+        records.iter().zip(&judged).filter(|(_, verdict)| whole(verdict)).map(|pair| pair.0).collect();
+    let idle = remove::require_all_idle(&going).await;
+    for (verdict, idle) in judged.iter_mut().filter(|verdict| whole(verdict)).zip(idle) {
+        if let Err(error) = idle {
+            *verdict = Err(Skip::safety("busy", error.message));
+        }
+    }
+    judged
+}
+
+/// Takes away the worktrees that may go, some of one repository at a time; what came of each.
+async fn sweep(ctx: &Arc<Context>, records: &[Record], judged: Vec<Result<Verdict, Skip>>) -> Vec<Result<(), Skip>> {
+    let mut swept: Vec<Result<(), Skip>> = judged.into_iter().map(|verdict| verdict.map(drop)).collect();
+    let mut going: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, record) in records.iter().enumerate().filter(|(at, _)| swept[*at].is_ok()) {
+        going.entry(&record.repo_key).or_default().push(at);
+    }
+    for (repo_key, places) in going {
+        for some in places.chunks(AT_ONCE) {
+            let ids = some.iter().map(|at| records[*at].worktree_id.as_str());
+            for (at, result) in some.iter().zip(sweep_some(ctx, repo_key, ids.collect()).await) {
+                swept[*at] = result;
+            }
+        }
+    }
+    swept
+}
+
+/// Takes away some worktrees of one repository, if they still may go; what came of each.
+async fn sweep_some(ctx: &Arc<Context>, repo_key: &str, ids: Vec<&str>) -> Vec<Result<(), Skip>> {
+    let guard = match ctx.registry.lock(repo_key).await {
+        Ok(guard) => guard,
+        Err(error) => return ids.iter().map(|_| Err(error.clone().into())).collect(),
+    };
+    let found: Vec<Result<Record>> = ids.iter().map(|id| ctx.registry.record(id)).collect();
+    let records: Vec<Record> = found.iter().flatten().cloned().collect();
+    let judged = judge_all(ctx, &records, |_| None).await;
+    let judged = require_idle(&records, judged).await;
+    let taken = join_all(records.iter().zip(judged).map(async |(record, verdict)| take(ctx, record, verdict?).await));
+    let taken: Vec<Result<bool, Skip>> = taken.await;
+    let with_branch = records.iter().zip(&taken).filter(|(_, taken)| matches!(taken, Ok(true)));
+    let with_branch: Vec<&Record> = with_branch.map(|(record, _)| record).collect();
+    let mut deleted = branch::delete_branches(ctx, repo_key, &with_branch).await.into_iter();
+    let ended = records.iter().zip(taken).map(|(record, taken)| {
+        let branch_deleted = matches!(taken, Ok(true)) && deleted.next() == Some(true);
+        let guard = &guard;
+        async move {
+            taken?;
+            ctx.registry.delete_record(guard, &record.worktree_id).await?;
+            ctx.events.emit(&Event::removed(record, branch_deleted, false, ctx.now()));
+            Ok(())
+        }
+    });
+    let mut ended = join_all(ended).await.into_iter();
+    found.into_iter().map(|record| record.map_err(Skip::from).and_then(|_| ended.next().unwrap_or(Ok(())))).collect()
+}
+
+/// Takes a worktree away as its verdict says; whether its branch may be deleted then, too.
+async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<bool, Skip> {
     match verdict {
         Verdict::Remove(tree, entry, cleared) => {
             discard::discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Prune, json!({})).await?;
-            let may_delete = ctx.settings().config.gates.allow_branch_delete;
-            return Ok(may_delete && branch::delete_branch(ctx, record, false).await);
+            return Ok(ctx.settings().config.gates.allow_branch_delete);
         }
         Verdict::Hollow(entry) => {
             // First, because a file may appear meanwhile: then everything stays. Empty directories are no loss.
@@ -271,9 +334,9 @@ fn finished(ctx: &Context, record: &Record) -> Result<Option<Verdict>, Skip> {
     Ok(None)
 }
 
-/// Whether a worktree may go; the reason when it may not. `idle`: also when a process works there. `view`: what was seen
-/// of all worktrees of the repository; it may only let one stay.
-async fn judge(ctx: &Context, record: &Record, view: Option<&RepoView>, idle: bool) -> Result<Verdict, Skip> {
+/// Whether a worktree may go; the reason when it may not. `view`: what was seen of all worktrees of the repository; it may
+/// only let one stay. Whether a process works there is for [`require_idle`] to say.
+async fn judge(ctx: &Context, record: &Record, view: Option<&RepoView>) -> Result<Verdict, Skip> {
     if let Some(verdict) = finished(ctx, record)? {
         return Ok(verdict);
     }
@@ -301,9 +364,6 @@ async fn judge(ctx: &Context, record: &Record, view: Option<&RepoView>, idle: bo
     }
     let described = work.describe();
     let cleared = work.clear(record).map_err(|_| Skip::safety("unmerged work", described))?;
-    if idle {
-        remove::require_idle(record).await.map_err(|error| Skip::safety("busy", error.message))?;
-    }
     Ok(Verdict::Remove(tree, entry, cleared))
 }
 

@@ -8,7 +8,7 @@
 //! - after the rename, before the admin entry is dropped: the directory is gone, the entry is ours → dropped.
 //! - after that, before the record is deleted: record without directory and entry → deleted.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -18,9 +18,10 @@ use serde_json::json;
 pub use super::branch::{backup, backup_ref, branch_ref, delete_branch};
 pub use super::discard::{discard_tree, drop_entry, empty_trash, finish_discard, is_left_in_trash};
 use super::marker::{self, Identity};
+use super::open_files::{self, Holder};
 use super::repo_lock::RepoGuard;
 use super::unsaved_work::{self, Cleared};
-use super::{Context, branch, open_files, request};
+use super::{Context, branch, request};
 use crate::audit::{Action, Event as Audit};
 use crate::git::admin::{self, AdminEntry};
 use crate::git::{Sha, Tree, from_text};
@@ -121,10 +122,18 @@ async fn judge(ctx: &Context, record: &Record, force: bool) -> Result<Judged> {
 /// # Errors
 /// `W222` naming the processes, also when they cannot be told.
 pub async fn require_idle(record: &Record) -> Result<()> {
-    let root = record.path.clone();
-    let found = tokio::task::spawn_blocking(move || open_files::probe(Path::new(&root)))
-        .await
-        .unwrap_or_else(|error| Err(error.to_string()));
+    require_all_idle(&[record]).await.pop().unwrap_or(Ok(()))
+}
+
+/// [`require_idle`] of several worktrees at once.
+pub async fn require_all_idle(records: &[&Record]) -> Vec<Result<()>> {
+    let roots: Vec<PathBuf> = records.iter().map(|record| PathBuf::from(&record.path)).collect();
+    let found = tokio::task::spawn_blocking(move || open_files::probe_all(&roots)).await;
+    let found = found.unwrap_or_else(|error| records.iter().map(|_| Err(error.to_string())).collect());
+    records.iter().zip(found).map(|(record, found)| refuse_busy(record, found)).collect()
+}
+
+fn refuse_busy(record: &Record, found: Result<Vec<Holder>, String>) -> Result<()> {
     let who = match found {
         Ok(holders) if holders.is_empty() => return Ok(()),
         Ok(holders) => format!("files of {} are open in {}", record.worktree_id, open_files::describe(&holders)),

@@ -138,7 +138,7 @@ async fn judge_branch(repo: &Repo, kept: &Kept) -> Result<bool> {
             ),
         ));
     }
-    let checkouts = repo.checkouts_of(name).await?;
+    let checkouts = repo.checkouts_of(&[name]).await?;
     let elsewhere = checkouts.into_iter().find(|other| other.path != Path::new(&kept.record.path));
     match elsewhere {
         Some(other) => Err(Error::new(

@@ -13,6 +13,7 @@ use crate::git::{GitError, Operation, Repo, Sha, Tree};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::Context;
+use crate::worktrees::branch::branch_ref;
 use crate::worktrees::inspect::{self, RepoView};
 
 /// What a worktree holds that is saved nowhere else.
@@ -190,16 +191,19 @@ async fn count_commits(record: &Record, repo: &Repo, head: &Sha, base: &Sha, wor
 /// What keeps the commits of a branch when the branch goes: how its tip `tip` is integrated in the target, or the ref
 /// that contains it. `None`: nothing does, so the branch must stay.
 ///
-/// Backup refs do not count: they expire.
+/// Backup refs do not count: they expire. Nor do the branches called `going`, which are to be deleted.
 ///
 /// # Errors
 /// What git reports when it cannot be told; the branch must stay then, too.
-pub async fn branch_kept_by(repo: &Repo, record: &Record, tip: &Sha) -> Result<Option<String>> {
-    if let Some(reason) = inspect::integration(repo, record, tip).await? {
+pub async fn branch_kept_by(repo: &Repo, record: &Record, tip: &Sha, going: &[&str]) -> Result<Option<String>> {
+    let target = inspect::target_branch(repo, record).await?;
+    if target.is_some_and(|target| !going.contains(&target.as_str()))
+        && let Some(reason) = inspect::integration(repo, record, tip).await?
+    {
         return Ok(Some(reason.as_str().to_owned()));
     }
-    let own = super::branch::branch_ref(&record.branch);
-    Ok(repo.refs_containing(tip).await?.into_iter().find(|name| *name != own))
+    let stays = |name: &String| !going.iter().any(|branch| branch_ref(branch) == *name);
+    Ok(repo.refs_containing(tip).await?.into_iter().find(stays))
 }
 
 /// A count with its noun: `1 file`, `2 files`.

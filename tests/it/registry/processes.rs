@@ -93,6 +93,12 @@ async fn the_processes_of_each_call_are_as_reviewed() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let pruned = tally.of("prune of none of five", prune::run(ctx, request(json!({})))).await;
     assert_eq!((pruned.pruned.len(), pruned.skipped.len()), (0, 5));
+    for _ in 0..5 {
+        create().await.unwrap();
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let pruned = tally.of("prune of five of ten", prune::run(ctx, request(json!({})))).await;
+    assert_eq!((pruned.pruned.len(), pruned.skipped.len()), (5, 5));
 
     let mut goldens = Goldens::at("processes");
     goldens.check("calls.json", &(serde_json::to_string_pretty(&tally.counts).unwrap() + "\n"));

@@ -170,11 +170,18 @@ async fn a_branch_goes_when_a_tag_or_a_remote_contains_it() {
         let head = checkout.commit("apples", "3\n");
         let repo = bench.ctx.git().repo(record.repo_key.as_ref());
         let tip = head.parse().unwrap();
-        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap(), None);
+        let own = [record.branch.as_str()];
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip, &own).await.unwrap(), None);
         repository.git(&["update-ref", "refs/iii/wt-backup/wt_000000000000", &head]);
-        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap(), None, "backups expire");
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip, &own).await.unwrap(), None, "backups expire");
         repository.git(&["update-ref", keeper, &head]);
-        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip).await.unwrap().as_deref(), Some(keeper));
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip, &own).await.unwrap().as_deref(), Some(keeper));
+        repository.git(&["update-ref", "-d", keeper]);
+        // The target counts, unless it goes with the branch.
+        repository.git(&["merge", "--quiet", "--ff-only", &record.branch]);
+        let going = [own[0], "main"];
+        assert!(unsaved_work::branch_kept_by(&repo, &record, &tip, &own).await.unwrap().is_some());
+        assert_eq!(unsaved_work::branch_kept_by(&repo, &record, &tip, &going).await.unwrap(), None);
     }
 }
 
