@@ -14,6 +14,7 @@
 //! | [`entry`] | what is said of one event, and its line |
 //! | [`seal`] | the key and the MACs |
 //! | [`store`] | files: locking, the newest entry, appending, rotation, the anchor |
+//! | [`together`] | those who write at the same time |
 //! | [`mod@verify`] | is the log what was written? |
 //! | [`query`] | reading it |
 //!
@@ -28,9 +29,11 @@ pub mod entry;
 pub mod query;
 pub mod seal;
 pub mod store;
+pub mod together;
 pub mod verify;
 
 pub use entry::{Action, Entry, Event};
 pub use query::Filter;
-pub use store::Log;
+pub use store::{Log, Told};
+pub use together::Together;
 pub use verify::{Fault, Verification};

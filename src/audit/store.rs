@@ -2,7 +2,7 @@
 //!
 //! Killed here → found by the next append → done
 //! - while a line is written: a line without an end → taken away; nobody was told that it is there.
-//! - after the line, before the anchor: one entry more than the anchor says → the anchor is brought up to it.
+//! - after the lines, before the anchor: some entries more than the anchor says, all genuine → it is brought up to them.
 //! - after a rotation, before the first line of the new file: only rotated files → the chain goes on from the newest.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -26,6 +26,19 @@ const LOCK: &str = "lock";
 const WAIT: Duration = Duration::from_secs(20);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
+/// How many entries are written before the anchor is.
+pub const MOST_AHEAD: usize = 64;
+
+/// What one entry is to say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// When it was told, in milliseconds since the epoch.
+    pub time: i64,
+    /// On whose behalf.
+    pub actor: Actor,
+    /// What is about to be done.
+    pub event: Event,
+}
 
 /// The log in one directory. Cheap; everything is on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +105,15 @@ impl Log {
     /// # Errors
     /// `W600` when it cannot be written, also when the log is not what was written before.
     pub fn append(&self, now_ms: i64, actor: &Actor, event: &Event) -> Result<u64> {
+        self.append_all(&[Told { time: now_ms, actor: actor.clone(), event: event.clone() }])
+    }
+
+    /// [`Log::append`] of several entries, which are on the disk together; returns the sequence number of the last one, 0
+    /// when there is none in the log. Blocking.
+    ///
+    /// # Errors
+    /// `W600` as there; some of the entries may be in the log then.
+    pub fn append_all(&self, all: &[Told]) -> Result<u64> {
         self.make_dir().map_err(|error| refuse(format!("{}: {error}", self.dir.display())))?;
         let _lock = self.lock().map_err(refuse)?;
         let (key, last) = self.go_on().map_err(|why| {
@@ -101,21 +123,30 @@ impl Log {
                 self.anchor_path().display()
             ))
         })?;
-        let entry = Entry {
-            seq: last.as_ref().map_or(1, |last| last.entry.seq + 1),
-            time: now_ms,
-            actor: actor.clone(),
-            action: event.action.as_str().to_owned(),
-            worktree_id: event.worktree_id.clone(),
-            repo_key: event.repo_key.clone(),
-            dry_run: event.dry_run,
-            details: event.details.clone(),
-            prev: last.as_ref().map_or_else(|| NOTHING_BEFORE.to_owned(), |last| last.mac.clone()),
-        };
-        let (line, mac) = entry::write(&entry, &key).map_err(refuse)?;
-        self.write(&line, entry.seq - 1).map_err(refuse)?;
-        self.put_anchor(&Anchor::new(entry.seq, &mac, &key)).map_err(refuse)?;
-        Ok(entry.seq)
+        let mut last = last.map_or_else(|| (0, NOTHING_BEFORE.to_owned()), |last| (last.entry.seq, last.mac));
+        let mut rest = all.iter();
+        while !rest.as_slice().is_empty() {
+            let before = last.0;
+            // Where there is no anchor yet, one entry shows that it was not taken away; more would not.
+            let most = if before == 0 { 1 } else { MOST_AHEAD };
+            let mut lines = String::new();
+            for told in rest.by_ref().take(most) {
+                let line;
+                (line, last) = next_line(told, &last, &key).map_err(refuse)?;
+                lines.push_str(&line);
+                if self.is_long(&lines) {
+                    break;
+                }
+            }
+            self.write(&lines, before).map_err(refuse)?;
+            self.put_anchor(&Anchor::new(last.0, &last.1, &key)).map_err(refuse)?;
+        }
+        Ok(last.0)
+    }
+
+    /// Whether so much is better written by itself, because a file is to hold several such.
+    fn is_long(&self, lines: &str) -> bool {
+        u64::try_from(lines.len()).unwrap_or(u64::MAX) > self.max_bytes / 8
     }
 
     fn make_dir(&self) -> io::Result<()> {
@@ -162,7 +193,8 @@ impl Log {
                 break;
             }
         }
-        self.require_continuity(&key, anchor.as_ref(), last.as_ref())?;
+        let newest = files.iter().rev().find(|file| file.metadata().is_ok_and(|meta| meta.len() > 0));
+        self.require_continuity(&key, anchor.as_ref(), last.as_ref(), newest)?;
         if let Some((file, complete)) = cut_off {
             cut(file, complete).map_err(text)?;
         }
@@ -170,15 +202,21 @@ impl Log {
     }
 
     /// Refuses when the newest entry is not the anchored one, or the one right after it.
-    fn require_continuity(&self, key: &Key, anchor: Option<&Anchor>, last: Option<&Line>) -> Result<(), String> {
+    fn require_continuity(
+        &self,
+        key: &Key,
+        anchor: Option<&Anchor>,
+        last: Option<&Line>,
+        newest: Option<&PathBuf>,
+    ) -> Result<(), String> {
         match (anchor, last) {
             (None, None) => Ok(()),
             (Some(anchor), _) if !anchor.is_genuine(key) => {
                 Err(format!("{} was changed", self.anchor_path().display()))
             }
             (Some(anchor), Some(last)) if anchor.seq == last.entry.seq && anchor.mac == last.mac => Ok(()),
-            // The anchor is written after the entry: a crash, or a full disk, may have come between.
-            (Some(anchor), Some(last)) if anchor.seq + 1 == last.entry.seq && anchor.mac == last.entry.prev => self
+            // The anchor is written after the entries: a crash, or a full disk, may have come between.
+            (Some(anchor), Some(last)) if newest.is_some_and(|file| leads_on(file, key, anchor, last)) => self
                 .put_anchor(&Anchor::new(last.entry.seq, &last.mac, key))
                 .map_err(|error| format!("{}: {error}", self.anchor_path().display())),
             (None, Some(last)) if last.entry.seq == 1 => self
@@ -247,6 +285,41 @@ impl Log {
         file.sync_data()?;
         fs::rename(&draft, &path)
     }
+}
+
+/// The line of what is told after the entry with this sequence number and MAC, and its own.
+fn next_line(told: &Told, last: &(u64, String), key: &Key) -> serde_json::Result<(String, (u64, String))> {
+    let Told { time, actor, event } = told;
+    let entry = Entry {
+        seq: last.0 + 1,
+        time: *time,
+        actor: actor.clone(),
+        action: event.action.as_str().to_owned(),
+        worktree_id: event.worktree_id.clone(),
+        repo_key: event.repo_key.clone(),
+        dry_run: event.dry_run,
+        details: event.details.clone(),
+        prev: last.1.clone(),
+    };
+    let (line, mac) = entry::write(&entry, key)?;
+    Ok((line, (entry.seq, mac)))
+}
+
+/// Whether the complete lines of `file` go on from the anchor to `last`, no further than one write does. What is written
+/// at a time lies in one file.
+fn leads_on(file: &Path, key: &Key, anchor: &Anchor, last: &Line) -> bool {
+    let ahead = last.entry.seq.saturating_sub(anchor.seq);
+    let Ok(bytes) = fs::read(file) else { return false };
+    let read = |line| entry::read(line, Some(key)).filter(|line| line.genuine);
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(read);
+    let mut at = (anchor.seq, anchor.mac.clone());
+    for line in lines.filter(|line| line.entry.seq > anchor.seq) {
+        if line.entry.seq != at.0 + 1 || line.entry.prev != at.1 {
+            return false;
+        }
+        at = (line.entry.seq, line.mac);
+    }
+    ahead > 0 && ahead <= MOST_AHEAD as u64 && at == (last.entry.seq, last.mac.clone())
 }
 
 /// The last complete line of a file, and, when something without an end follows it, how many bytes are complete.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Log;
 use super::entry::{self, NOTHING_BEFORE};
 use super::seal::Key;
+use super::store::MOST_AHEAD;
 use crate::model::{Code, Error, Result};
 
 /// How many faults are listed; a log that was rewritten has as many as it has lines.
@@ -94,6 +95,8 @@ struct Walk<'a> {
     found: Verification,
     expected: u64,
     prev: String,
+    /// The sequence number that is kept outside the directory, and the MAC of that entry.
+    anchored: (u64, Option<String>),
 }
 
 impl Log {
@@ -115,7 +118,8 @@ impl Log {
             found.faults.push(Fault::KeyMissing);
             return Ok(found);
         };
-        let mut walk = Walk { key: &key, found, expected: 1, prev: NOTHING_BEFORE.to_owned() };
+        let anchored = (anchor.as_ref().ok().and_then(Option::as_ref).map_or(0, |anchor| anchor.seq), None);
+        let mut walk = Walk { key: &key, found, expected: 1, prev: NOTHING_BEFORE.to_owned(), anchored };
         for file in &files {
             let bytes = std::fs::read(file).map_err(|error| refuse(format!("{}: {error}", file.display())))?;
             walk.file(file, &bytes);
@@ -127,8 +131,9 @@ impl Log {
             // The first entry's anchor may not have been written yet.
             Ok(None) if last > 1 => walk.fault(Fault::AnchorMissing),
             Ok(Some(anchor)) if anchor.seq > last => walk.fault(Fault::Truncated { last, written: anchor.seq }),
-            // One entry may have come after the anchor, when its writer was killed in between.
-            Ok(Some(anchor)) if anchor.seq + 1 < last || (anchor.seq == last && anchor.mac != walk.prev) => {
+            // What was written at a time may have come after the anchor, when its writer was killed in between.
+            Ok(Some(anchor)) if anchor.seq + (MOST_AHEAD as u64) < last => walk.fault(Fault::AnchorChanged),
+            Ok(Some(anchor)) if walk.anchored.1.as_ref().is_some_and(|mac| *mac != anchor.mac) => {
                 walk.fault(Fault::AnchorChanged);
             }
             Ok(_) => {}
@@ -152,6 +157,13 @@ impl Walk<'_> {
         }
     }
 
+    fn passed(&mut self, seq: u64, mac: String) {
+        if seq == self.anchored.0 {
+            self.anchored.1 = Some(mac.clone());
+        }
+        self.prev = mac;
+    }
+
     fn line(&mut self, file: &Path, line: u64, bytes: &[u8]) {
         self.found.entries += 1;
         let file = file.to_owned();
@@ -159,7 +171,7 @@ impl Walk<'_> {
             self.fault(Fault::Edited { file, line });
             // What it was cannot be told: the chain is picked up again behind it.
             if let Some(read) = entry::read(bytes, None) {
-                self.prev = read.mac;
+                self.passed(self.expected, read.mac);
             }
             self.found.last = self.expected;
             self.expected += 1;
@@ -174,7 +186,7 @@ impl Walk<'_> {
         } else if read.entry.prev != self.prev {
             self.fault(Fault::Unchained { file, line, seq });
         }
-        self.prev = read.mac;
+        self.passed(seq, read.mac);
         self.expected = seq + 1;
         self.found.last = seq;
     }

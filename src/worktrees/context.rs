@@ -16,10 +16,10 @@ use super::{acting, trash};
 use crate::audit;
 use crate::bus::{EventSink, LandQueue, Shell, StateStore};
 use crate::git::{Git, Hooks, Policy, Signing};
+use crate::model::Result;
 use crate::model::clock::Clock;
 use crate::model::config::{GitPolicy, HookPolicy, Settings, SigningPolicy};
 use crate::model::id::IdSource;
-use crate::model::{Code, Error, Result};
 
 /// The ports that a [`Context`] is built from.
 pub struct Ports {
@@ -63,6 +63,7 @@ pub struct Context {
     pub trash_turns: trash::Turns,
     /// Worktrees that are made before anybody asks for them.
     pub pool: Pool,
+    auditing: audit::Together,
     git: Git,
     settings: RwLock<Arc<Settings>>,
 }
@@ -84,6 +85,7 @@ impl Context {
             memo: Memo::default(),
             trash_turns: trash::Turns::default(),
             pool: Pool::default(),
+            auditing: audit::Together::default(),
             git,
             settings: RwLock::new(Arc::new(settings)),
         })
@@ -121,15 +123,7 @@ impl Context {
     /// `W600`; nothing may be destroyed then.
     pub async fn audit(&self, event: audit::Event) -> Result<()> {
         let Some(log) = self.audit_log() else { return Ok(()) };
-        let (now, actor) = (self.now(), acting::current());
-        let appended = tokio::task::spawn_blocking(move || log.append(now, &actor, &event));
-        match appended.await {
-            Ok(appended) => appended.map(drop),
-            Err(error) => Err(Error::new(
-                Code::AuditFailed,
-                format!("the audit log could not be written ({error}), so nothing was destroyed; repeat the call"),
-            )),
-        }
+        self.auditing.append(log, audit::Told { time: self.now(), actor: acting::current(), event }).await
     }
 
     /// Milliseconds since the epoch.

@@ -7,7 +7,7 @@
 //! 1. Nothing is ever forced, and nothing is taken because of its age or size alone.
 //! 2. What speaks against taking a worktree that is finished is in the audit log, once per cause.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
@@ -98,14 +98,13 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     } else {
         sweep(ctx, &records, judged).await
     };
+    let told = records.iter().zip(&swept).filter_map(|(record, swept)| Some((record, swept.as_ref().err()?)));
+    tell_skips(ctx, told.filter(|(_, skip)| skip.for_safety).collect()).await;
     for (record, swept) in records.into_iter().zip(swept) {
-        let id = record.worktree_id.clone();
+        let id = record.worktree_id;
         match swept {
             Ok(()) => response.pruned.push(id),
             Err(skip) => {
-                if skip.for_safety {
-                    tell_skip(ctx, &record, &skip).await;
-                }
                 let reason = match &over_quota {
                     Some(warning) => format!("{} ({warning})", skip.reason),
                     None => skip.reason,
@@ -157,18 +156,25 @@ impl From<Error> for Skip {
     }
 }
 
-/// Writes down why a finished worktree stays, unless that was written down before.
-async fn tell_skip(ctx: &Context, record: &Record, skip: &Skip) {
-    let cause = skip.cause.to_owned();
-    let known = {
+/// Writes down why finished worktrees stay, where that was not written down before, by this process or one before it.
+async fn tell_skips(ctx: &Context, skips: Vec<(&Record, &Skip)>) {
+    let known = |record: &Record, skip: &Skip| {
         let mut told = ctx.told_skips.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(record.worktree_id.clone(), cause.clone())
+        told.insert(record.worktree_id.clone(), skip.cause.to_owned())
     };
-    if known.as_ref() == Some(&cause) || (known.is_none() && told_before(ctx, record, &cause).await) {
-        return;
-    }
+    let skips: Vec<_> = skips.into_iter().map(|(record, skip)| (record, skip, known(record, skip))).collect();
+    let written =
+        if skips.iter().any(|(.., known)| known.is_none()) { written_skips(ctx).await } else { HashMap::new() };
+    let news = skips.into_iter().filter(|(record, skip, known)| {
+        let before = known.as_deref().or_else(|| written.get(&record.worktree_id).map(String::as_str));
+        before != Some(skip.cause)
+    });
+    join_all(news.map(|(record, skip, _)| tell_skip(ctx, record, skip))).await;
+}
+
+async fn tell_skip(ctx: &Context, record: &Record, skip: &Skip) {
     let details = json!({
-        "cause": cause, "reason": skip.reason, "path": record.path, "branch": record.branch,
+        "cause": skip.cause, "reason": skip.reason, "path": record.path, "branch": record.branch,
         "age_ms": ctx.now() - record.created_at, "disk_bytes": ctx.usage.bytes_of(&record.worktree_id),
     });
     let event = audit::Event::new(Action::PruneSkip, details).about(&record.worktree_id, &record.repo_key);
@@ -177,17 +183,16 @@ async fn tell_skip(ctx: &Context, record: &Record, skip: &Skip) {
     }
 }
 
-/// Whether the last skip of this worktree in the log, by this process or one before it, had the same cause.
-async fn told_before(ctx: &Context, record: &Record, cause: &str) -> bool {
-    let Some(log) = ctx.audit_log() else { return true };
-    let filter = audit::Filter {
-        actions: vec![Action::PruneSkip],
-        worktree_id: Some(record.worktree_id.clone()),
-        ..audit::Filter::default()
+/// The cause of the last skip of each worktree in the log.
+async fn written_skips(ctx: &Context) -> HashMap<String, String> {
+    let Some(log) = ctx.audit_log() else { return HashMap::new() };
+    let filter = audit::Filter { actions: vec![Action::PruneSkip], ..audit::Filter::default() };
+    let entries = tokio::task::spawn_blocking(move || log.query(&filter)).await;
+    let entries = entries.ok().and_then(Result::ok).unwrap_or_default().into_iter();
+    let cause = |entry: audit::Entry| {
+        Some((entry.worktree_id?, entry.details.get("cause").and_then(serde_json::Value::as_str)?.to_owned()))
     };
-    let last = tokio::task::spawn_blocking(move || log.tail(&filter, 1)).await;
-    let last = last.ok().and_then(Result::ok).and_then(|mut entries| entries.pop());
-    last.is_some_and(|entry| entry.details.get("cause").and_then(serde_json::Value::as_str) == Some(cause))
+    entries.filter_map(cause).collect()
 }
 
 /// Writes down what a dry run would have taken.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use worktree::audit::{Action, Event, Fault, Filter, Log};
+use worktree::audit::{Action, Event, Fault, Filter, Log, Together, Told};
 use worktree::model::Code;
 use worktree::model::actor::Actor;
 
@@ -173,6 +173,94 @@ fn a_writer_that_was_killed_leaves_a_log_that_goes_on() {
     fill(&place.log, 1);
     assert_eq!(place.log.verify().unwrap().last, 5);
     assert!(place.log.verify().unwrap().is_intact());
+}
+
+/// `count` entries at once.
+fn fill_together(log: &Log, count: u64) -> worktree::model::Result<u64> {
+    let told = |number| {
+        let event = Event::new(Action::Remove, json!({"branch": format!("b{number}")}));
+        Told { time: 0, actor: Actor::worker(), event }
+    };
+    log.append_all(&(0..count).map(told).collect::<Vec<_>>())
+}
+
+#[test]
+fn what_is_told_at_a_time_is_one_chain_with_the_rest() {
+    let place = place(4096);
+    // The first by itself: a head that is missing behind it is noticed.
+    assert_eq!(fill_together(&place.log, 3).unwrap(), 3);
+    assert_eq!(fill_together(&place.log, 0).unwrap(), 3);
+    fill(&place.log, 1);
+    assert_eq!(fill_together(&place.log, 200).unwrap(), 204);
+    let found = place.log.verify().unwrap();
+    assert_eq!((found.entries, found.last, found.is_intact()), (204, 204, true));
+    let longest = std::fs::read_dir(place.log.dir()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).max();
+    assert!(longest.unwrap() <= 4096, "{longest:?}");
+}
+
+#[test]
+fn a_writer_that_was_killed_behind_many_entries_leaves_a_log_that_goes_on() {
+    let place = place(1 << 20);
+    fill(&place.log, 2);
+    let (path, head) = (current(&place.log), std::fs::read(place.log.anchor_path()).unwrap());
+    fill_together(&place.log, 5).unwrap();
+    let whole = lines(&path);
+    let back = || std::fs::write(place.log.anchor_path(), &head).unwrap();
+    // Between the lines and the head, with a line that was cut off.
+    back();
+    std::fs::write(&path, format!("{}\n{{\"seq\":8", whole.join("\n"))).unwrap();
+    assert!(place.log.verify().unwrap().is_intact());
+    fill(&place.log, 1);
+    let found = place.log.verify().unwrap();
+    assert_eq!((found.last, found.is_intact()), (8, true));
+    // What lies behind the head must be whole.
+    for (change, what) in [("b2", "bx"), ("\"seq\":5", "\"seq\":9")] {
+        back();
+        put(&path, &whole.iter().map(|line| line.replace(change, what)).collect::<Vec<_>>());
+        assert!(place.log.append(0, &Actor::worker(), &Event::new(Action::Remove, json!({}))).is_err(), "{what}");
+    }
+    back();
+    put(&path, &[&whole[..3], &whole[4..]].concat());
+    assert!(place.log.append(0, &Actor::worker(), &Event::new(Action::Remove, json!({}))).is_err());
+    // No write is as long as this.
+    put(&path, &whole);
+    fill(&place.log, 1);
+    let head = std::fs::read(place.log.anchor_path()).unwrap();
+    fill_together(&place.log, 64).unwrap();
+    fill(&place.log, 1);
+    std::fs::write(place.log.anchor_path(), head).unwrap();
+    assert_eq!(place.log.verify().unwrap().faults, [Fault::AnchorChanged]);
+    assert!(fill_together(&place.log, 1).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_tell_at_the_same_time_share_a_write() {
+    let (first, second) = (place(1 << 20), place(1 << 20));
+    let together = std::sync::Arc::new(Together::default());
+    // Two logs, as right after the configuration has changed; the second is in its own way.
+    std::fs::write(second.dir.path().join("audit"), "in the way").unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..100_usize {
+        let (together, log) = (together.clone(), [&first.log, &second.log][usize::from(number % 10 == 0)].clone());
+        let event = Event::new(Action::Remove, json!({"branch": format!("b{number}")}));
+        let told = Told { time: 0, actor: Actor::worker(), event };
+        tasks.spawn(async move { (number, together.append(log, told).await) });
+    }
+    // Somebody who does not wait for the end.
+    let event = Event::new(Action::Remove, json!({"branch": "gone"}));
+    let gone = together.append(first.log.clone(), Told { time: 0, actor: Actor::worker(), event });
+    drop(tokio::time::timeout(std::time::Duration::from_millis(1), gone).await);
+    while let Some(told) = tasks.join_next().await {
+        let (number, told) = told.unwrap();
+        assert_eq!(told.is_err(), number % 10 == 0, "{number}: {told:?}");
+        let mention = Filter { mentions: Some(format!("\"b{number}\"")), ..Filter::default() };
+        assert_eq!(
+            first.log.query(&mention).unwrap().len(),
+            usize::from(told.is_ok()),
+            "it is there when that is said"
+        );
+    }
+    assert!(first.log.verify().unwrap().is_intact());
 }
 
 #[test]
