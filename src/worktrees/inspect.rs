@@ -128,8 +128,12 @@ impl RepoView {
         RepoView { repo, targets: Mutex::default(), remotes: OnceCell::new(), overview: OnceCell::new() }
     }
 
-    /// A view of the repository of each of `records`, by its key.
-    pub async fn of_all(ctx: &Context, records: impl Iterator<Item = &Record>) -> HashMap<String, Arc<RepoView>> {
+    /// A view of the repository of each of `records`, by its key; with `summaries` where it will be asked what changed.
+    pub async fn of_all(
+        ctx: &Context,
+        records: impl Iterator<Item = &Record>,
+        summaries: bool,
+    ) -> HashMap<String, Arc<RepoView>> {
         let mut by_repo: HashMap<&str, Vec<&Record>> = HashMap::new();
         for record in records {
             by_repo.entry(&record.repo_key).or_default().push(record);
@@ -138,7 +142,7 @@ impl RepoView {
         for (key, records) in by_repo {
             let view = RepoView::new(ctx.git().repo(&from_text(key)));
             if records.len() >= MANY {
-                view.overlook(ctx, &records).await;
+                view.overlook(ctx, &records, summaries).await;
             }
             views.insert(key.to_owned(), Arc::new(view));
         }
@@ -147,8 +151,8 @@ impl RepoView {
 
     /// Asks in few processes what would otherwise be asked for each of `records` by itself. What cannot be told so is
     /// asked for later.
-    async fn overlook(&self, ctx: &Context, records: &[&Record]) {
-        match self.overview_of(ctx, records).await {
+    async fn overlook(&self, ctx: &Context, records: &[&Record], summaries: bool) {
+        match self.overview_of(ctx, records, summaries).await {
             Ok(overview) => {
                 let unset = self.overview.set(overview);
                 debug_assert!(unset.is_ok(), "a view is filled once");
@@ -157,7 +161,7 @@ impl RepoView {
         }
     }
 
-    async fn overview_of(&self, ctx: &Context, records: &[&Record]) -> Result<Overview, GitError> {
+    async fn overview_of(&self, ctx: &Context, records: &[&Record], summaries: bool) -> Result<Overview, GitError> {
         let tracking = self.repo.tracking_branches().await?;
         let mut by_base: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
         for record in records {
@@ -175,7 +179,11 @@ impl RepoView {
             // Only exact names: one stands for all below it, too.
             let own = records.iter().filter_map(|record| Some((*record, seen.remove(&branch_ref(&record.branch))?)));
             let own: Vec<(&Record, Tip)> = own.collect();
-            ctx.memo.learn(&self.repo, &base, &own.iter().map(|(_, tip)| tip.clone()).collect::<Vec<_>>()).await;
+            let all: Vec<Tip> = own.iter().map(|(_, tip)| tip.clone()).collect();
+            ctx.memo.learn(&self.repo, &base, &all);
+            if summaries {
+                ctx.memo.learn_summaries(&self.repo, &base, &all).await;
+            }
             for (record, tip) in own {
                 let goes_on = tip.ahead > 0 && tip.behind == 0 && base_tree.as_ref().is_some_and(|t| *t != tip.tree);
                 if goes_on && self.tips(ctx, record).await?.contains(&base) {

@@ -97,7 +97,7 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
     let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
     if with_status {
         let there = records.iter().zip(&lifecycles).enumerate().filter(|(_, (_, life))| **life != Lifecycle::Orphaned);
-        let views = RepoView::of_all(ctx, there.clone().map(|(_, (record, _))| record)).await;
+        let views = RepoView::of_all(ctx, there.clone().map(|(_, (record, _))| record), true).await;
         let asked: Vec<(usize, Record)> = there.map(|(at, (record, _))| (at, record.clone())).collect();
         let answers = side_by_side::run(asked, |(at, record)| {
             let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());

@@ -69,14 +69,18 @@ impl Memo {
         answers.insert(key, answer);
     }
 
-    /// Takes down where many commits stand next to `base`, with the summaries of what changed since, in few processes.
-    /// What cannot be told so is asked for one by one later.
-    pub async fn learn(&self, repo: &Repo, base: &Sha, tips: &[Tip]) {
-        let name = repo.key();
+    /// Takes down where many commits stand next to `base`.
+    pub fn learn(&self, repo: &Repo, base: &Sha, tips: &[Tip]) {
         for tip in tips {
-            let key = (name.clone(), tip.sha.clone(), base.clone(), Question::AheadBehind);
+            let key = (repo.key(), tip.sha.clone(), base.clone(), Question::AheadBehind);
             self.keep(key, Answer::Counts(tip.ahead, tip.behind));
         }
+    }
+
+    /// Takes down the summaries of what changed from `base` to many commits, in one process. What cannot be told so is
+    /// asked for one by one later.
+    pub async fn learn_summaries(&self, repo: &Repo, base: &Sha, tips: &[Tip]) {
+        let name = repo.key();
         let key = |tip: &Sha| (name.clone(), tip.clone(), base.clone(), Question::Shortstat);
         let unknown = tips.iter().map(|tip| &tip.sha).filter(|tip| *tip != base && self.known(&key(tip)).is_none());
         let pairs: Vec<(Sha, Sha)> = unknown.map(|tip| (base.clone(), tip.clone())).collect();

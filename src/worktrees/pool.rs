@@ -42,7 +42,7 @@ mod listen;
 mod tend;
 
 pub use hand_out::hand_out;
-pub use tend::adopt;
+pub(super) use tend::adopt;
 
 use footprint::Footprint;
 use listen::Listener;
@@ -253,8 +253,7 @@ pub fn wake_all(ctx: &Arc<Context>) {
 /// per worktree of the repositories that are known.
 #[must_use]
 pub fn on_disk(ctx: &Context) -> Vec<Record> {
-    let entries = rebuild::entries(ctx, None).into_iter();
-    let markers = entries.filter_map(|(_, entry)| marker::read(&entry).ok().flatten());
+    let markers = rebuild::marked(ctx, None).into_iter().map(|one| one.marker);
     markers.filter(|marker| marker.pooled.is_some()).map(|marker| marker.record).collect()
 }
 

@@ -33,7 +33,7 @@ use crate::model::{Code, Error, Result};
 pub const HOUR_MS: i64 = 3_600_000;
 
 /// How many worktrees of a repository go before somebody else gets its lock.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 64;
 
 /// What to sweep.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -82,8 +82,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         None => None,
     };
     if !request.dry_run {
-        rebuild::restore_lost(ctx, key.as_deref()).await;
-        rebuild::clear_unfinished(ctx, key.as_deref()).await;
+        rebuild::settle(ctx, key.as_deref()).await;
     }
     let over_quota = usage::check_quota(ctx).await;
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
@@ -91,7 +90,8 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
     // Judged first without the lock, so that a sweep keeps nobody waiting, side by side, and those that stay as cheaply as
     // it can be told. Who works where is looked at only when it counts.
-    let views = RepoView::of_all(ctx, records.iter().filter(|one| matches!(finished(ctx, one), Ok(None)))).await;
+    let looked_at = records.iter().filter(|one| matches!(finished(ctx, one), Ok(None)));
+    let views = RepoView::of_all(ctx, looked_at, false).await;
     let judged = judge_all(ctx, &records, |record| views.get(&record.repo_key).cloned()).await;
     let swept = if request.dry_run {
         require_idle(&records, judged).await.into_iter().map(|verdict| verdict.map(drop)).collect()

@@ -11,7 +11,7 @@
 //! 3. A marker that is not `ready` belongs to a create that was cut off: with a record its worktree is complete, and the
 //!    marker says so from then on; without one it is taken away when it holds nothing, and reported otherwise.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,36 +34,65 @@ const UNFINISHED_AFTER_MS: i64 = 600_000;
 /// Gives back the records that the store has lost, or has only in an older form. Reads a few small files per worktree,
 /// starts no process. With `only`, looks at that repository alone.
 pub async fn restore_lost(ctx: &Arc<Context>, only: Option<&str>) {
-    for (repo_key, entry) in entries(ctx, only) {
-        if let Err(error) = take_back(ctx, &repo_key, &entry).await {
-            tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
-        }
-    }
+    restore(ctx, &marked(ctx, only)).await;
 }
 
 /// Takes away what creates that were cut off have left, where it holds nothing, and looks after the pools that a process
 /// has left.
 pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
+    clear(ctx, &marked(ctx, only), only).await;
+}
+
+/// [`restore_lost`], then [`clear_unfinished`], with one look at the entries.
+pub async fn settle(ctx: &Arc<Context>, only: Option<&str>) {
+    let found = marked(ctx, only);
+    restore(ctx, &found).await;
+    clear(ctx, &found, only).await;
+}
+
+async fn restore(ctx: &Arc<Context>, found: &[Marked]) {
+    for one in found.iter().filter(|one| is_newer(ctx, &one.marker)) {
+        if let Err(error) = take_back(ctx, one).await {
+            tracing::warn!(entry = %one.entry.dir.display(), code = %error.code, %error, "left as it is");
+        }
+    }
+}
+
+async fn clear(ctx: &Arc<Context>, found: &[Marked], only: Option<&str>) {
     for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
         if let Err(error) = intent::take_back(ctx, &repo_key).await {
             tracing::warn!(repo_key, code = %error.code, %error, "what creates have left stays for the next time");
         }
     }
-    for (repo_key, entry) in entries(ctx, only) {
-        let cleared = match ours(ctx, &repo_key, &entry) {
-            Ok(Some(marker)) if !marker.ready && marker.pooled.is_none() => clear_one(ctx, &entry, &marker).await,
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = cleared {
-            tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
+    for one in found.iter().filter(|one| !one.marker.ready && one.marker.pooled.is_none()) {
+        if let Err(error) = clear_one(ctx, one).await {
+            tracing::warn!(entry = %one.entry.dir.display(), code = %error.code, %error, "left as it is");
         }
     }
-    pool::adopt(ctx, only).await;
+    pool::adopt(ctx, found).await;
+}
+
+/// One of git's entries that bears a marker.
+pub(super) struct Marked {
+    pub(super) repo_key: String,
+    pub(super) entry: AdminEntry,
+    pub(super) marker: Marker,
+}
+
+/// Git's entries that bear a marker, in the repositories that are known. One that cannot be read is reported.
+pub(super) fn marked(ctx: &Context, only: Option<&str>) -> Vec<Marked> {
+    let read = |(repo_key, entry): (String, AdminEntry)| match marker::read(&entry) {
+        Ok(marker) => Some(Marked { repo_key, entry, marker: marker? }),
+        Err(error) => {
+            tracing::warn!(entry = %entry.dir.display(), code = %error.code, %error, "left as it is");
+            None
+        }
+    };
+    entries(ctx, only).into_iter().filter_map(read).collect()
 }
 
 /// Git's entries in the repositories that are known, from records and from the directories below the worktree root.
-pub(super) fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
+fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
     let mut found = Vec::new();
     for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
         match admin::entries(&from_text(&repo_key)) {
@@ -77,8 +106,10 @@ pub(super) fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEn
 /// Common directories of the repositories that have, or had, worktrees of ours.
 #[must_use]
 pub fn known_repos(ctx: &Context) -> BTreeSet<String> {
-    let mut keys: BTreeSet<String> = ctx.registry.records().into_iter().map(|record| record.repo_key).collect();
-    for (_, worktree) in places(ctx) {
+    let records = ctx.registry.records();
+    let recorded: HashSet<&Path> = records.iter().map(|record| Path::new(&record.path)).collect();
+    let mut keys: BTreeSet<String> = records.iter().map(|record| record.repo_key.clone()).collect();
+    for (_, worktree) in places(ctx).into_iter().filter(|(_, worktree)| !recorded.contains(worktree.as_path())) {
         if let Ok(tree) = ctx.git().tree(&worktree) {
             keys.insert(tree.repo().key());
         }
@@ -96,33 +127,45 @@ pub fn places(ctx: &Context) -> Vec<(String, std::path::PathBuf)> {
     worktrees.map(|path| (name(&path), path)).filter(|(name, _)| is_worktree_id(name)).collect()
 }
 
-/// The marker of an entry that this worker made, as far as can be told (invariant 1).
-fn ours(ctx: &Context, repo_key: &str, entry: &AdminEntry) -> Result<Option<Marker>> {
-    let Some(marker) = marker::read(entry)? else { return Ok(None) };
-    let record = &marker.record;
-    let place = ctx.settings().root.join(repo_slug(repo_key)).join(&record.worktree_id);
-    if !is_worktree_id(&record.worktree_id) || record.repo_key != repo_key || Path::new(&record.path) != place {
-        return Ok(None);
+impl Marked {
+    /// Whether this worker made it, as far as can be told (invariant 1).
+    fn is_ours(&self, ctx: &Context) -> bool {
+        let record = &self.marker.record;
+        let place = ctx.settings().root.join(repo_slug(&self.repo_key)).join(&record.worktree_id);
+        if !is_worktree_id(&record.worktree_id) || record.repo_key != self.repo_key || Path::new(&record.path) != place
+        {
+            return false;
+        }
+        let link = admin::verify_link(&from_text(&self.repo_key), &place);
+        matches!(link, Ok(Link::Intact(found)) if found.name == self.entry.name)
     }
-    let link = admin::verify_link(&from_text(repo_key), &place);
-    Ok(matches!(link, Ok(Link::Intact(found)) if found.name == entry.name).then_some(marker))
+
+    /// The same entry as it is now, where it still bears a marker.
+    pub(super) fn again(&self) -> Result<Option<Marked>> {
+        let (repo_key, entry) = (self.repo_key.clone(), self.entry.clone());
+        Ok(marker::read(&entry)?.map(|marker| Marked { repo_key, entry, marker }))
+    }
 }
 
-async fn take_back(ctx: &Arc<Context>, repo_key: &str, entry: &AdminEntry) -> Result<()> {
-    let is_newer = |marker: &Marker| match ctx.registry.record(&marker.record.worktree_id) {
-        Ok(record) => record.age() < marker.record.age(),
-        // What is there and cannot be read is left alone.
-        Err(_) => !ctx.registry.knows(&marker.record.worktree_id),
-    };
-    let wanted = || -> Result<Option<Marker>> {
-        Ok(ours(ctx, repo_key, entry)?.filter(|marker| marker.ready && is_newer(marker)))
-    };
-    if wanted()?.is_none() {
+/// Whether a marker tells more of its worktree than the registry does.
+fn is_newer(ctx: &Context, marker: &Marker) -> bool {
+    let id = &marker.record.worktree_id;
+    marker.ready
+        && match ctx.registry.record(id) {
+            Ok(record) => record.age() < marker.record.age(),
+            // What is there and cannot be read is left alone.
+            Err(_) => !ctx.registry.knows(id),
+        }
+}
+
+async fn take_back(ctx: &Arc<Context>, one: &Marked) -> Result<()> {
+    if !one.is_ours(ctx) {
         return Ok(());
     }
-    let guard = ctx.registry.lock(repo_key).await?;
+    let guard = ctx.registry.lock(&one.repo_key).await?;
     // Read again under the lock: it may be in the middle of being removed, or have got its record meanwhile.
-    let Some(Marker { record: found, .. }) = wanted()? else { return Ok(()) };
+    let again = one.again()?.filter(|one| is_newer(ctx, &one.marker) && one.is_ours(ctx));
+    let Some(found) = again.map(|one| one.marker.record) else { return Ok(()) };
     tracing::warn!(worktree = found.worktree_id, path = found.path, "a record that the store had lost is back");
     // Whether it was landing is for the jobs to say: the recovery settles that right after.
     let lifecycle = match found.lifecycle {
@@ -132,14 +175,19 @@ async fn take_back(ctx: &Arc<Context>, repo_key: &str, entry: &AdminEntry) -> Re
     ctx.registry.put_record(&guard, Record { lifecycle, ..found }).await
 }
 
-async fn clear_one(ctx: &Arc<Context>, entry: &AdminEntry, marker: &Marker) -> Result<()> {
+async fn clear_one(ctx: &Arc<Context>, one: &Marked) -> Result<()> {
+    let Marked { entry, marker, .. } = one;
     let record = &marker.record;
     let cut_off = marker.creator.is_some_and(|pid| !is_alive(pid));
     let patient = ctx.now() - record.created_at >= UNFINISHED_AFTER_MS;
-    if !(cut_off || patient) {
+    if !(cut_off || patient) || !one.is_ours(ctx) {
         return Ok(());
     }
     let _guard = ctx.registry.lock(&record.repo_key).await?;
+    // Its create may have come to its end while the lock was waited for.
+    if one.again()?.is_none_or(|again| again.marker != *marker) {
+        return Ok(());
+    }
     if ctx.registry.knows(&record.worktree_id) {
         // Killed between the record and the last word in the marker: the worktree is complete.
         return match ctx.registry.record(&record.worktree_id) {

@@ -14,8 +14,9 @@ use crate::git::from_text;
 use crate::model::id::repo_slug;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::marker::{self, Marker};
+use crate::worktrees::rebuild::Marked;
 use crate::worktrees::repo_lock::is_alive;
-use crate::worktrees::{create, discard, rebuild, remove, unsaved_work, usage};
+use crate::worktrees::{create, discard, remove, unsaved_work, usage};
 
 /// Has the pool of a repository looked after, now or once more.
 pub(super) fn wake(ctx: &Arc<Context>, repo_key: &str) {
@@ -197,9 +198,10 @@ fn is_pooled_still(entry: &AdminEntry, worktree_id: &str) -> Result<bool> {
 
 /// Takes over the pooled worktrees that a process has left which is gone: what is complete is looked at and kept while
 /// the pool is wanted, what is half made is taken away.
-pub async fn adopt(ctx: &Arc<Context>, only: Option<&str>) {
-    for (key, entry) in rebuild::entries(ctx, only) {
-        let Ok(Some(marker)) = marker::read(&entry) else { continue };
+pub(in crate::worktrees) async fn adopt(ctx: &Arc<Context>, found: &[Marked]) {
+    for pooled in found.iter().filter(|one| one.marker.pooled.is_some()) {
+        // Somebody may have asked for it since it was looked at.
+        let Ok(Some(Marked { repo_key: key, entry, marker })) = pooled.again() else { continue };
         if marker.pooled.is_none() || is_kept(ctx, &key, &marker) {
             continue;
         }
