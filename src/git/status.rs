@@ -2,11 +2,15 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use super::Tree;
 use super::error::GitError;
 use super::parse::status::{TreeStatus, parse};
 use super::surroundings::Variable;
+
+/// For how long a refresh in the background lets others write their files first.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Tree {
     /// The status, whatever the configuration says should be shown: files git does not know always count, and so do
@@ -34,9 +38,13 @@ impl Tree {
     /// nobody else has written the index meanwhile: an agent that commits at this moment never meets a taken lock for
     /// longer than a rename. A refresh that finds changed files, a taken lock or another index is no failure.
     ///
+    /// It reads all files of a fresh checkout, as long as a checkout takes: in the background it waits for its turn.
+    ///
     /// # Errors
     /// W100, W101, W102 when the copy cannot be made.
     pub async fn refresh_index(&self) -> Result<(), GitError> {
+        let _turn =
+            if self.git.is_in_background() { self.git.later(self.repo().common_dir(), PATIENCE).await } else { None };
         let draft = self.git_dir().join(format!("iii-index.{}", std::process::id()));
         let refreshed = self.refresh_draft(&draft).await;
         match std::fs::remove_file(&draft) {

@@ -158,7 +158,7 @@ async fn complete(ctx: &Arc<Context>, record: &Record, entry: &AdminEntry, base_
     let (filled, hook) = tokio::join!(tree.checkout_fresh(), tree.post_checkout_hook());
     filled?;
     finish(ctx, record, (&tree, entry), hook, base_sha).await?;
-    refresh_later(tree);
+    refresh_later(ctx, record);
     Ok(())
 }
 
@@ -227,12 +227,17 @@ async fn run_hook(tree: &Tree, record: &Record, hook: Result<Option<PathBuf>, Gi
 
 /// Right after a checkout every file is as old as the index, and git hashes all of them again at every status until
 /// the index is written once more. Doing that a second later makes every later status several times faster.
-pub(super) fn refresh_later(tree: Tree) {
+pub(super) fn refresh_later(ctx: &Context, record: &Record) {
     const UNTIL_NOT_RACY: std::time::Duration = std::time::Duration::from_millis(1_100);
+    let (git, root) = (ctx.git().in_background(), PathBuf::from(&record.path));
     tokio::spawn(async move {
         tokio::time::sleep(UNTIL_NOT_RACY).await;
-        if let Err(error) = tree.refresh_index().await {
-            tracing::debug!(tree = %tree.root().display(), %error, "the index was not refreshed");
+        let refreshed = match git.tree(&root) {
+            Ok(tree) => tree.refresh_index().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = refreshed {
+            tracing::debug!(tree = %root.display(), %error, "the index was not refreshed");
         }
     });
 }

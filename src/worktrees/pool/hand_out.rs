@@ -55,7 +55,7 @@ pub async fn hand_out(
     making::settle(ctx, repo, record, base_sha, &roll_back::Parents::default(), finished.is_ok()).await;
     finished?;
     if !is_there {
-        making::refresh_later(tree);
+        making::refresh_later(ctx, record);
     }
     Ok(true)
 }
