@@ -21,5 +21,9 @@ async fn main() -> ExitCode {
             EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(arguments.default_log_filter())),
         )
         .init();
-    worktree::cli::run(arguments).await
+    // Not here: whatever wakes the main thread has woken another one before.
+    match tokio::spawn(worktree::cli::run(arguments)).await {
+        Ok(exit) => exit,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }
