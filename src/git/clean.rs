@@ -26,6 +26,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 
 use super::index::{self, Entry, Index, Look};
 use super::sha::Sha;
+use super::turns::cores;
 use super::{objects, plain_file};
 
 /// With more files or directories the index alone takes too much memory.
@@ -130,8 +131,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Whether the directories hold the files of the index, unchanged, and nothing else.
     fn agrees(&self) -> bool {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let helpers = if self.index.entries.len() < MANY { 0 } else { cores.min(8) - 1 };
+        let helpers = if self.index.entries.len() < MANY { 0 } else { cores().min(8) - 1 };
         std::thread::scope(|scope| {
             for _ in 0..helpers {
                 scope.spawn(|| self.walk());

@@ -88,4 +88,5 @@ pub use sha::Sha;
 pub use standby::Advance;
 pub use text::{from_text, to_text};
 pub use tree::Tree;
+pub use turns::cores;
 pub use worktrees::AddWorktree;

@@ -90,7 +90,9 @@ impl Git {
     }
 }
 
-fn cores() -> usize {
+/// How many cores this process may use.
+#[must_use]
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::git::{GitError, Integration, Operation, Repo, Sha, Tip, Tree, TreeStatus, from_text};
+use crate::git::{GitError, Integration, Operation, Repo, Sha, Tip, Tree, TreeStatus, cores, from_text};
 use crate::model::record::{Lifecycle, Record};
 use crate::model::status::WorktreeStatus;
 use crate::model::{Code, Error, Result};
@@ -20,6 +20,8 @@ use crate::worktrees::memo::Memo;
 
 /// From how many worktrees of a repository on it costs less to ask for all at once.
 const MANY: usize = 4;
+/// From how many directories on a look at them is worth a thread.
+const WORTH_A_THREAD: usize = 1000;
 
 /// The branch that work from `base_ref` is meant for: the base when that is a branch, else the branch of the primary
 /// checkout; with its local tip and its upstream's, whichever exist.
@@ -320,6 +322,28 @@ pub fn lifecycle_now(record: &Record) -> Lifecycle {
         _ if record.lifecycle == Lifecycle::Orphaned => Lifecycle::at_rest(record.session_id.as_deref()),
         _ => record.lifecycle,
     }
+}
+
+/// [`lifecycle_now`] of each; that of many on all cores.
+#[must_use]
+pub fn lifecycles_now(records: &[Record]) -> Vec<Lifecycle> {
+    let threads = if records.len() < WORTH_A_THREAD { 1 } else { cores() };
+    let part = records.len().div_ceil(threads).max(1);
+    let mut all: Vec<Lifecycle> = records.iter().map(|record| record.lifecycle).collect();
+    let look = |(records, found): (&[Record], &mut [Lifecycle])| {
+        for (record, found) in records.iter().zip(found) {
+            *found = lifecycle_now(record);
+        }
+    };
+    let mut parts = records.chunks(part).zip(all.chunks_mut(part));
+    let own = parts.next();
+    std::thread::scope(|scope| {
+        for part in parts {
+            scope.spawn(|| look(part));
+        }
+        own.map(look)
+    });
+    all
 }
 
 /// The status of the worktree of `record`, checked for identity first.

@@ -93,7 +93,7 @@ async fn unmanaged(ctx: &Context, repo: &Repo) -> Result<Vec<UnmanagedWorktree>>
 
 /// The records as they are answered, their statuses asked for side by side.
 async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> Vec<WorktreeInfo> {
-    let lifecycles: Vec<Lifecycle> = records.iter().map(inspect::lifecycle_now).collect();
+    let lifecycles = inspect::lifecycles_now(&records);
     let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
     if with_status {
         let there = records.iter().zip(&lifecycles).enumerate().filter(|(_, (_, life))| **life != Lifecycle::Orphaned);
@@ -112,5 +112,5 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
             statuses[at] = status;
         }
     }
-    records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
+    records.into_iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::git::cores;
+
 /// Runs `each` for all `items`, twice as many at a time as there are cores, and returns what they gave in the order of
 /// the items; `None` for one that panicked.
 pub async fn run<T, R, F, W>(items: Vec<T>, each: F) -> Vec<Option<R>>
@@ -13,8 +15,7 @@ where
     W: Future<Output = R> + Send + 'static,
     R: Send + 'static,
 {
-    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let turns = Arc::new(Semaphore::new(cores * 2));
+    let turns = Arc::new(Semaphore::new(cores() * 2));
     let mut results: Vec<Option<R>> = std::iter::repeat_with(|| None).take(items.len()).collect();
     let mut running = JoinSet::new();
     for (at, item) in items.into_iter().enumerate() {

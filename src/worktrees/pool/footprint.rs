@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::git::cores;
+
 /// The footprint of a worktree. Equal footprints: nothing has changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Footprint {
@@ -53,7 +55,7 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
 /// # Errors
 /// When something in it cannot be looked at.
 pub(super) fn of(root: &Path, entry: &Path) -> io::Result<Footprint> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(8);
+    let cores = cores().min(8);
     let open = Open { dirs: Mutex::new(vec![root.to_owned(), entry.to_owned()]), pending: AtomicUsize::new(2) };
     let parts: Vec<io::Result<Footprint>> = std::thread::scope(|scope| {
         let walkers: Vec<_> = (0..cores).map(|_| scope.spawn(|| open.walk(entry))).collect();

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
+use worktree::model::record::{Lifecycle, Record};
 use worktree::worktrees::states::{self, State};
-use worktree::worktrees::{prune, remove, repo_lock, usage};
+use worktree::worktrees::{inspect, prune, remove, repo_lock, usage};
 
 use super::bench::Bench;
 
@@ -159,4 +160,16 @@ async fn the_holder_of_the_lock_of_a_repository_is_seen() {
     assert!(unlocked.cleared && !unlocked.before.held);
     let told = bench.log().tail(&worktree::audit::Filter::default(), 1).unwrap();
     assert_eq!((told[0].action.as_str(), &told[0].details["pid"]), ("unlock", &json!(std::process::id())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lifecycles_of_many_are_those_of_each() {
+    let bench = Bench::new().await;
+    let (record, _) = bench.create(&bench.repository("shop")).await;
+    let gone = |number| Record { path: format!("{}-{number}", record.path), ..record.clone() };
+    let many: Vec<Record> = (0..2501).map(|n| if n % 7 == 0 { gone(n) } else { record.clone() }).collect();
+    let found = inspect::lifecycles_now(&many);
+    assert_eq!(found, many.iter().map(inspect::lifecycle_now).collect::<Vec<_>>());
+    assert_eq!(found.iter().filter(|one| **one == Lifecycle::Orphaned).count(), 358);
+    assert_eq!(inspect::lifecycles_now(&[]), []);
 }
