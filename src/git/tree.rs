@@ -51,6 +51,12 @@ impl Tree {
         Tree { git: git.clone(), ..self.clone() }
     }
 
+    /// The same worktree after its directory was renamed to `root`, while its git directory is still there.
+    #[must_use]
+    pub fn renamed_to(&self, root: &Path) -> Tree {
+        Tree { root: root.into(), ..self.clone() }
+    }
+
     /// Its root directory, canonical.
     #[must_use]
     pub fn root(&self) -> &Path {

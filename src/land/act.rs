@@ -384,11 +384,12 @@ async fn clean_up(
     }
     let merged = required("merged_sha", job.merged_sha.as_ref())?;
     if let Some((tree, entry)) = &seen.tree {
+        let landed = landed_tip(job, seen)?;
+        let was_carried = carried.is_some();
         let (_guard, cleared) = match carried {
             Some(Carried { guard, cleared }) => (guard, Ok(cleared)),
             None => {
                 let guard = ctx.registry.lock(&job.repo_key).await?;
-                let landed = landed_tip(job, seen)?;
                 if job.tree_behind && landed == merged {
                     // The branch has followed, so the files are to follow, too.
                     settle_files(job, seen, tree).await?;
@@ -405,8 +406,16 @@ async fn clean_up(
             "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
             "backup_ref": remove::backup_ref(&job.worktree_id),
         });
-        let discarded =
-            remove::discard_tree(ctx, record, (tree, entry), &cleared, AuditAction::Finalize, details).await;
+        let discarded = if was_carried {
+            // Judged before the target moved.
+            remove::discard_landed(ctx, record, (tree, entry), &cleared, &landed, details).await
+        } else {
+            let gone = remove::discard_tree(ctx, record, (tree, entry), &cleared, AuditAction::Finalize, details);
+            gone.await.map(|()| None)
+        };
+        if let Ok(Some(added)) = &discarded {
+            return keep(job, seen, tree, added.clone()).await.map(Some);
+        }
         if let Err(error) = discarded {
             if error.code.is_transient() {
                 return Err(error);

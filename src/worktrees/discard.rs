@@ -7,6 +7,8 @@
 //!    the trash ([`kept`]). That is written before anything moves.
 //! 3. Where the directory cannot be renamed, git's own removal is all that is tried, no stronger than what the caller
 //!    asked for.
+//! 4. What was judged some time ago ([`discard_landed`]) is judged again in the trash, where nobody can add anything by its
+//!    path any more; when something was added meanwhile, it goes back to its place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,14 +16,17 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::kept::{self, Kept};
-use super::unsaved_work::Cleared;
+use super::unsaved_work::{self, Cleared};
 use super::{Context, branch, trash};
 use crate::audit::{Action, Event};
 use crate::fault;
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Tree, from_text};
+use crate::git::{Sha, Tree, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
+
+/// For how long something is kept at least that cannot go back to its place.
+const LEAST_HOURS: u64 = 24;
 
 /// Takes the directory and the entry of a worktree away. `action` says why; `details` go into the audit log beside
 /// what is known here.
@@ -32,11 +37,38 @@ use crate::model::{Code, Error, Result};
 pub async fn discard_tree(
     ctx: &Arc<Context>,
     record: &Record,
-    (tree, entry): (&Tree, &AdminEntry),
+    worktree: (&Tree, &AdminEntry),
     cleared: &Cleared,
     action: Action,
     details: Value,
 ) -> Result<()> {
+    Box::pin(discard(ctx, record, worktree, cleared, (action, details), None)).await.map(drop)
+}
+
+/// [`discard_tree`] of a worktree whose commit `landed` has landed and which was judged before that (invariant 4). Returns
+/// what was added since; the worktree is then as it was, with that in it.
+///
+/// # Errors
+/// Those of [`discard_tree`], and `W102` when it could not be put back; it is kept in the trash then.
+pub async fn discard_landed(
+    ctx: &Arc<Context>,
+    record: &Record,
+    worktree: (&Tree, &AdminEntry),
+    cleared: &Cleared,
+    landed: &Sha,
+    details: Value,
+) -> Result<Option<String>> {
+    Box::pin(discard(ctx, record, worktree, cleared, (Action::Finalize, details), Some(landed))).await
+}
+
+async fn discard(
+    ctx: &Arc<Context>,
+    record: &Record,
+    (tree, entry): (&Tree, &AdminEntry),
+    cleared: &Cleared,
+    (action, details): (Action, Value),
+    landed: Option<&Sha>,
+) -> Result<Option<String>> {
     let settings = ctx.settings();
     let place = trash::place(&settings.root, &record.worktree_id, ctx.now())
         .map_err(|error| Error::new(Code::GitFailed, format!("the trash cannot be used: {error}")))?;
@@ -56,13 +88,50 @@ pub async fn discard_tree(
     let renamed = trash::discard(tree.root(), &place);
     point.passed();
     match renamed {
-        Ok(()) => finish_discard(ctx, record, Some(entry)),
+        Ok(()) => {
+            if let Some(landed) = landed {
+                let again = unsaved_work::judge_landed(&tree.renamed_to(&place)).await;
+                if let Err(added) = again.clear_landed(landed) {
+                    return put_back(ctx, record, (tree, entry), cleared, &place, added).await.map(Some);
+                }
+            }
+            finish_discard(ctx, record, Some(entry))?;
+        }
         Err(error) => {
             tracing::warn!(worktree = record.worktree_id, %error, "no rename into the trash; git removes it in place");
             kept::forget(&place).map_err(|error| Error::new(Code::GitFailed, error.to_string()))?;
-            remove_in_place(ctx, record, tree, entry, cleared.forced(), event).await
+            remove_in_place(ctx, record, tree, entry, cleared.forced(), event).await?;
         }
     }
+    Ok(None)
+}
+
+/// Renames a directory from the trash back to its place, because of what was `added`. Where something else has taken that,
+/// it is kept for its owner, as what goes by force is.
+///
+/// # Errors
+/// `W102` when it is not in its place; its entry is there then.
+async fn put_back(
+    ctx: &Context,
+    record: &Record,
+    (tree, entry): (&Tree, &AdminEntry),
+    cleared: &Cleared,
+    place: &Path,
+    added: String,
+) -> Result<String> {
+    let Err(error) = trash::put_back(place, tree.root()) else { return Ok(added) };
+    let hours = ctx.settings().config.retention_hours.max(LEAST_HOURS);
+    let kept = what_is_kept(record, tree, entry, cleared, ctx.now(), hours).await?;
+    keep_commits(record, tree, &kept).await?;
+    kept::keep(place, entry, &kept)?;
+    Err(Error::new(
+        Code::GitFailed,
+        format!(
+            "{} holds {added} and could not be put back from the trash ({error}): it is kept there for {hours} hours; move \
+             what is in its place aside, then remove the record and run `worktree restore {}`",
+            record.path, record.worktree_id
+        ),
+    ))
 }
 
 async fn what_is_kept(

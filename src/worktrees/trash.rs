@@ -133,6 +133,18 @@ pub fn discard(path: &Path, place: &Path) -> io::Result<()> {
     std::fs::rename(path, place)
 }
 
+/// Renames what lies at a place in the trash back to `path`.
+///
+/// # Errors
+/// When something is there by now, and the error of the rename.
+pub fn put_back(place: &Path, path: &Path) -> io::Result<()> {
+    // A rename would replace an empty directory.
+    if path.symlink_metadata().is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there is another {} now", path.display())));
+    }
+    std::fs::rename(place, path)
+}
+
 /// Deletes one entry of the trash. Blocking; a link in the place of the entry is unlinked, not followed.
 ///
 /// # Errors

@@ -90,3 +90,33 @@ async fn a_land_that_is_blocked_leaves_its_worktree_where_it_was() {
     assert_eq!(empty.checkout.read("loose"), "x\n");
     until("the end of the worktree", || async { (!created.checkout.path().exists()).then_some(()) }).await;
 }
+
+/// The worktree was looked at before the target moved. What somebody writes there after that comes back with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_right_after_the_target_has_moved_is_not_lost() {
+    let stand = Stand::dev_in(Seal::calm(), json!({}), &[]).await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let mut kept = 0;
+    for number in 0..12 {
+        let created = stand.create(&repository).await;
+        created.checkout.commit(&format!("apples-{number}"), "3\n");
+        let (main, before) = (repository.path().join(".git/refs/heads/main"), repository.sha("main"));
+        let loose = created.checkout.path().join("loose");
+        let writer = std::thread::spawn(move || {
+            while std::fs::read_to_string(&main).map_or(true, |now| now.trim() == before) {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            std::fs::write(loose, "x\n").is_ok()
+        });
+        stand.land(&created, json!({})).await;
+        let event = events.landed(&created.id).await;
+        let written = tokio::task::spawn_blocking(move || writer.join().unwrap()).await.unwrap();
+        if written {
+            assert_eq!(created.checkout.read("loose"), "x\n", "{event:#}");
+            assert!(event["kept_reason"].as_str().is_some_and(|why| why.contains("1 uncommitted file")), "{event:#}");
+            kept += 1;
+        }
+    }
+    assert!(kept > 0, "each directory was gone before anything could be written");
+}
