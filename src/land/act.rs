@@ -384,12 +384,12 @@ async fn clean_up(
     }
     let merged = required("merged_sha", job.merged_sha.as_ref())?;
     if let Some((tree, entry)) = &seen.tree {
-        let landed = landed_tip(job, seen)?;
         let was_carried = carried.is_some();
         let (_guard, cleared) = match carried {
             Some(Carried { guard, cleared }) => (guard, Ok(cleared)),
             None => {
                 let guard = ctx.registry.lock(&job.repo_key).await?;
+                let landed = landed_tip(job, seen)?;
                 if job.tree_behind && landed == merged {
                     // The branch has followed, so the files are to follow, too.
                     settle_files(job, seen, tree).await?;
@@ -406,12 +406,12 @@ async fn clean_up(
             "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
             "backup_ref": remove::backup_ref(&job.worktree_id),
         });
+        let (worktree, action) = ((tree, entry), AuditAction::Finalize);
         let discarded = if was_carried {
             // Judged before the target moved.
-            remove::discard_landed(ctx, record, (tree, entry), &cleared, &landed, details).await
+            remove::discard_unless_changed(ctx, record, worktree, &cleared, action, details).await
         } else {
-            let gone = remove::discard_tree(ctx, record, (tree, entry), &cleared, AuditAction::Finalize, details);
-            gone.await.map(|()| None)
+            remove::discard_tree(ctx, record, worktree, &cleared, action, details).await.map(|()| None)
         };
         if let Ok(Some(added)) = &discarded {
             return keep(job, seen, tree, added.clone()).await.map(Some);

@@ -7,7 +7,7 @@
 //!    the trash ([`kept`]). That is written before anything moves.
 //! 3. Where the directory cannot be renamed, git's own removal is all that is tried, no stronger than what the caller
 //!    asked for.
-//! 4. What was judged some time ago ([`discard_landed`]) is judged again in the trash, where nobody can add anything by its
+//! 4. What was judged some time ago ([`discard_unless_changed`]) is judged again in the trash, where nobody can add anything by its
 //!    path any more; when something was added meanwhile, it goes back to its place.
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::{Context, branch, trash};
 use crate::audit::{Action, Event};
 use crate::fault;
 use crate::git::admin::{self, AdminEntry};
-use crate::git::{Sha, Tree, from_text};
+use crate::git::{Tree, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
@@ -42,23 +42,23 @@ pub async fn discard_tree(
     action: Action,
     details: Value,
 ) -> Result<()> {
-    Box::pin(discard(ctx, record, worktree, cleared, (action, details), None)).await.map(drop)
+    Box::pin(discard(ctx, record, worktree, cleared, (action, details), false)).await.map(drop)
 }
 
-/// [`discard_tree`] of a worktree whose commit `landed` has landed and which was judged before that (invariant 4). Returns
-/// what was added since; the worktree is then as it was, with that in it.
+/// [`discard_tree`] of a worktree that was judged some time ago (invariant 4). Returns what was added since; the worktree is
+/// then as it was, with that in it.
 ///
 /// # Errors
 /// Those of [`discard_tree`], and `W102` when it could not be put back; it is kept in the trash then.
-pub async fn discard_landed(
+pub async fn discard_unless_changed(
     ctx: &Arc<Context>,
     record: &Record,
     worktree: (&Tree, &AdminEntry),
     cleared: &Cleared,
-    landed: &Sha,
+    action: Action,
     details: Value,
 ) -> Result<Option<String>> {
-    Box::pin(discard(ctx, record, worktree, cleared, (Action::Finalize, details), Some(landed))).await
+    Box::pin(discard(ctx, record, worktree, cleared, (action, details), true)).await
 }
 
 async fn discard(
@@ -67,7 +67,7 @@ async fn discard(
     (tree, entry): (&Tree, &AdminEntry),
     cleared: &Cleared,
     (action, details): (Action, Value),
-    landed: Option<&Sha>,
+    look_again: bool,
 ) -> Result<Option<String>> {
     let settings = ctx.settings();
     let place = trash::place(&settings.root, &record.worktree_id, ctx.now())
@@ -89,9 +89,9 @@ async fn discard(
     point.passed();
     match renamed {
         Ok(()) => {
-            if let Some(landed) = landed {
+            if look_again && let Some(head) = &cleared.work().head {
                 let again = unsaved_work::judge_landed(&tree.renamed_to(&place)).await;
-                if let Err(added) = again.clear_landed(landed) {
+                if let Err(added) = again.clear_landed(head) {
                     return put_back(ctx, record, (tree, entry), cleared, &place, added).await.map(Some);
                 }
             }

@@ -296,7 +296,14 @@ async fn sweep_some(ctx: &Arc<Context>, repo_key: &str, ids: Vec<&str>) -> Vec<R
 async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<bool, Skip> {
     match verdict {
         Verdict::Remove(tree, entry, cleared) => {
-            discard::discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Prune, json!({})).await?;
+            // Others were judged since.
+            let details = json!({});
+            let worktree = (&tree, &entry);
+            let added =
+                discard::discard_unless_changed(ctx, record, worktree, &cleared, Action::Prune, details).await?;
+            if let Some(added) = added {
+                return Err(Skip::safety("dirty", added));
+            }
             return Ok(ctx.settings().config.gates.allow_branch_delete);
         }
         Verdict::Hollow(entry) => {

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use super::branch::{backup, backup_ref, branch_ref, delete_branch};
-pub use super::discard::{discard_landed, discard_tree, drop_entry, empty_trash, finish_discard, is_left_in_trash};
+pub use super::discard::{
+    discard_tree, discard_unless_changed, drop_entry, empty_trash, finish_discard, is_left_in_trash,
+};
 use super::marker::{self, Identity};
 use super::open_files::{self, Holder};
 use super::repo_lock::RepoGuard;

@@ -234,3 +234,34 @@ async fn a_sweep_of_many_says_of_each_what_a_judgement_of_that_one_says() {
         }
     }
 }
+
+/// Many are judged before the first of them goes. What is written into one of the others meanwhile is not lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_others_are_swept_is_not_lost() {
+    let bench = bench().await;
+    let mut written = 0;
+    for round in 0..8 {
+        let repository = bench.repository(&format!("shop-{round}"));
+        let mut paths = Vec::new();
+        for _ in 0..20 {
+            paths.push(bench.create(&repository).await.1.path().to_owned());
+        }
+        let writer = std::thread::spawn(move || {
+            while paths[0].exists() {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+            let write = |path: &std::path::PathBuf| std::fs::write(path.join("loose"), "x\n").is_ok();
+            paths.into_iter().rev().filter(write).collect::<Vec<_>>()
+        });
+        let swept = prune::run(&bench.ctx, prune::Request::default()).await.unwrap();
+        let wrote = tokio::task::spawn_blocking(move || writer.join().unwrap()).await.unwrap();
+        for path in &wrote {
+            assert_eq!(std::fs::read_to_string(path.join("loose")).unwrap(), "x\n");
+            let id = path.file_name().unwrap().to_str().unwrap();
+            let skip = swept.skipped.iter().find(|skip| skip.id == id).unwrap();
+            assert_eq!(skip.reason, "dirty: 1 uncommitted file (1 untracked)");
+        }
+        written += wrote.len();
+    }
+    assert!(written > 0, "all were gone before anything could be written");
+}
