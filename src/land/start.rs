@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::git::from_text;
 use crate::model::config::is_branch_name;
 use crate::model::job::{JOB_FORMAT, Job, Phase};
-use crate::model::record::{Lifecycle, Record};
+use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 use crate::queue::Dispatcher;
 use crate::worktrees::{Context, marker, request};
@@ -55,16 +55,10 @@ pub async fn run(ctx: &Arc<Context>, dispatcher: &Dispatcher, request: Request) 
     let job = loop {
         let record = ctx.registry.record(&request.worktree_id)?;
         refuse_live(ctx, &record)?;
-        let Some(fence) = ctx.registry.advance_fence(&guard, &record.worktree_id).await? else { continue };
         let job = new_job(ctx, &record, &request);
-        let before = Record { fence, updated_at: ctx.now(), ..record };
-        let landing = Record { lifecycle: Lifecycle::Landing, ..before.clone() };
-        ctx.registry.begin_land(&guard, job.clone(), landing, &before).await?;
-        if let Err(error) = dispatcher.dispatch(ctx, &job).await {
-            ctx.registry.cancel_land(&guard, &job.job_id, &before).await?;
-            return Err(error);
+        if ctx.registry.begin_land(&guard, &job, &record, dispatcher.dispatch(ctx, &job)).await? {
+            break job;
         }
-        break job;
     };
     drop(guard);
     Ok(Response { job_id: job.job_id, queued: true })

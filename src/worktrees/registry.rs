@@ -320,14 +320,19 @@ impl Registry {
     /// `W300`, `W301`, or `W200` when the record is gone from the store.
     pub async fn advance_fence(&self, _permit: &RepoGuard, worktree_id: &str) -> Result<Option<u64>> {
         let _shared = self.loading.read().await;
-        let before = self.record(worktree_id)?;
+        self.next_fence(&self.record(worktree_id)?).await
+    }
+
+    /// [`Registry::advance_fence`] by who keeps the registry from being loaded, when memory had `before`.
+    async fn next_fence(&self, before: &Record) -> Result<Option<u64>> {
+        let worktree_id = &before.worktree_id;
         let value = self.store.increment(SCOPE_RECORDS, worktree_id, "fence").await?;
         self.expect_echo(SCOPE_RECORDS, worktree_id, &value);
         if value.get("worktree_id").is_none() {
             // The increment made an object out of nothing: the store has lost the record, or it was deleted behind our
             // back. A worktree that is there keeps its record.
-            if inspect::lifecycle_now(&before) != Lifecycle::Orphaned {
-                self.set(SCOPE_RECORDS, worktree_id, stored(&before)?).await?;
+            if inspect::lifecycle_now(before) != Lifecycle::Orphaned {
+                self.set(SCOPE_RECORDS, worktree_id, stored(before)?).await?;
                 return Ok(None);
             }
             self.store.delete(SCOPE_RECORDS, worktree_id).await?;
@@ -337,9 +342,9 @@ impl Registry {
             }));
         }
         let after = Record::from_value(&value)?;
-        let undisturbed = Record { fence: before.fence + 1, ..before } == after;
+        let undisturbed = Record { fence: before.fence + 1, ..before.clone() } == after;
         let fence = after.fence;
-        self.write(|memory| memory.records.insert(worktree_id.to_owned(), after));
+        self.write(|memory| memory.records.insert(worktree_id.clone(), after));
         Ok(undisturbed.then_some(fence))
     }
 

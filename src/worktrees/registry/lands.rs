@@ -123,40 +123,66 @@ impl Registry {
         Ok(())
     }
 
-    /// Stores what makes a land exist: the job, the mark, and the record that says so. One round trip, because any part
-    /// of it that a crash leaves is understood by recovery. Memory has all of it or nothing.
+    /// Stores what makes a land of the worktree of `record` exist, and has it queued. `record` is what the caller has
+    /// judged.
+    ///
+    /// First the job, beside the next fencing number of the record; nobody hears of the job before both are stored. Then,
+    /// side by side, mark, record and queue: the job tells what mark and record should say, so that a land which is queued
+    /// goes on where one of them could not be stored. `false` when the store held something else than `record`: memory has
+    /// taken that over, nothing of the land is left, and the caller must judge again.
     ///
     /// # Errors
-    /// `W300` when the store refuses any of it; what was stored is taken back as far as the store can be reached.
-    pub async fn begin_land(&self, permit: &RepoGuard, job: Job, record: Record, before: &Record) -> Result<()> {
+    /// Those of [`Registry::advance_fence`] and of `queue`; what was stored is taken back as far as the store can be
+    /// reached.
+    pub async fn begin_land(
+        &self,
+        permit: &RepoGuard,
+        job: &Job,
+        record: &Record,
+        queue: impl Future<Output = Result<()>>,
+    ) -> Result<bool> {
         let shared = self.loading.read().await;
-        let (job_value, record_value) = (stored(&job)?, stored(&record)?);
         let id = &record.worktree_id;
-        let writes = tokio::join!(
-            self.set(SCOPE_JOBS, &job.job_id, job_value),
-            self.set(SCOPE_ACTIVE, id, Value::String(job.job_id.clone())),
-            self.set(SCOPE_RECORDS, id, record_value),
-        );
-        if let Err(error) = writes.0.and(writes.1).and(writes.2) {
-            drop(shared);
-            if let Err(also) = self.cancel_land(permit, &job.job_id, before).await {
-                tracing::warn!(job = job.job_id, error = %also, "a land that was refused may be found at the next start");
+        let (fenced, kept) = tokio::join!(self.next_fence(record), self.set(SCOPE_JOBS, &job.job_id, stored(job)?));
+        let fence = match kept.and(fenced) {
+            Ok(Some(fence)) => fence,
+            refused => {
+                let gone = self.store.delete(SCOPE_JOBS, &job.job_id).await;
+                if let Err(error) = &gone {
+                    tracing::warn!(job = job.job_id, %error, "a land that was refused may be found at the next start");
+                }
+                return refused.and(gone).map(|()| false);
             }
-            return Err(error);
-        }
+        };
+        let before = Record { fence, updated_at: job.updated_at, ..record.clone() };
+        let landing = Record { lifecycle: Lifecycle::Landing, ..before.clone() };
+        let landing_value = stored(&landing)?;
         self.write(|memory| {
             memory.active.insert(id.clone(), job.job_id.clone());
-            memory.records.insert(id.clone(), record.clone());
-            memory.jobs.insert(job.job_id.clone(), job);
+            memory.records.insert(id.clone(), landing);
+            memory.jobs.insert(job.job_id.clone(), job.clone());
         });
-        Ok(())
+        let (marked, told, queued) = tokio::join!(
+            self.set(SCOPE_ACTIVE, id, Value::String(job.job_id.clone())),
+            self.set(SCOPE_RECORDS, id, landing_value),
+            queue,
+        );
+        drop(shared);
+        if let Err(error) = queued {
+            self.cancel_land(permit, &job.job_id, &before).await?;
+            return Err(error);
+        }
+        if let Err(error) = marked.and(told) {
+            tracing::warn!(job = job.job_id, %error, "a land is queued, and so far only its job says so");
+        }
+        Ok(true)
     }
 
     /// Takes back what [`Registry::begin_land`] stored; the record becomes `before` again.
     ///
     /// # Errors
     /// `W300` when the store refuses; the job is the last to go, so what is left is still understood.
-    pub async fn cancel_land(&self, permit: &RepoGuard, job_id: &str, before: &Record) -> Result<()> {
+    async fn cancel_land(&self, permit: &RepoGuard, job_id: &str, before: &Record) -> Result<()> {
         self.put_record(permit, before.clone()).await?;
         self.set_live_job(permit, &before.worktree_id, None).await?;
         self.delete_job(permit, job_id).await

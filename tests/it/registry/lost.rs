@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use worktree::worktrees::rebuild;
+use worktree::land::{land_step, start};
+use worktree::queue::Dispatcher;
+use worktree::worktrees::{claim, rebuild};
 
 use super::bench::Bench;
 use super::{copy, eager};
@@ -325,4 +327,32 @@ async fn lands_that_ended_long_ago_are_forgotten() {
     assert_eq!(left, [false, true, true], "the last one of a worktree, and what has not ended, stay");
     let stored = bench.client().ok("state::list", json!({"scope": "worktree_land_job"})).await;
     assert_eq!(stored.as_array().unwrap().len(), 2);
+}
+
+/// What another process wrote, and this one has not heard of, is judged before anything lands; what the first attempt has
+/// stored is gone by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_land_of_a_record_that_somebody_else_changed_is_judged_again() {
+    let bench = Bench::new().await;
+    let repository = bench.repository("shop");
+    repository.git(&["checkout", "--quiet", "--detach"]);
+    let (record, checkout) = bench.create(&repository).await;
+    let head = checkout.commit("apples", "3\n");
+    let second = bench.second().await;
+    let claimed = json!({"worktree_id": record.worktree_id, "session_id": "ben"});
+    claim::run(&second, serde_json::from_value(claimed).unwrap()).await.unwrap();
+    assert_eq!(bench.ctx.registry.record(&record.worktree_id).unwrap().session_id, None, "it has not heard of it");
+    let dispatcher = Dispatcher::new();
+    let request = json!({"worktree_id": record.worktree_id, "target_branch": "main"});
+    let job = start::run(&bench.ctx, &dispatcher, serde_json::from_value(request).unwrap()).await.unwrap();
+    let stored = bench.client().ok("state::list", json!({"scope": "worktree_land_job"})).await;
+    let stored: Vec<_> = stored.as_array().unwrap().iter().map(|job| (&job["job_id"], &job["session_id"])).collect();
+    assert_eq!(stored, [(&json!(job.job_id), &json!("ben"))]);
+    let now = bench.ctx.registry.record(&record.worktree_id).unwrap();
+    assert_eq!((now.session_id.as_deref(), now.lifecycle.as_str()), (Some("ben"), "landing"));
+    // The claim and both attempts took a number each.
+    assert_eq!(now.fence, record.fence + 3);
+    let step = json!({"job_id": job.job_id});
+    assert!(land_step::run(&bench.ctx, &dispatcher, serde_json::from_value(step).unwrap()).await.unwrap().done);
+    assert_eq!(repository.sha("main"), head);
 }
