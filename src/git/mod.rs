@@ -79,7 +79,7 @@ pub use parse::status::{EntryKind, StatusEntry, TreeStatus};
 pub use parse::version::Version;
 pub use parse::worktrees::WorktreeEntry;
 pub use program::{Git, Hooks, Policy, Signing};
-pub use rebase::RebaseOutcome;
+pub use rebase::{BACKUPS, RebaseOutcome};
 pub use refs::{Expected, RefUpdate};
 pub use replay::Replay;
 pub use repo::Repo;

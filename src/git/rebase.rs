@@ -9,13 +9,19 @@
 //!    is refused and left alone.
 //! 3. No file that git does not know is overwritten. Git would overwrite ignored ones, so they are looked for first: at
 //!    everything the new base adds, and at everything any of the commits adds, also where a later one removes it.
+//! 4. What somebody committed in the worktree while it was rebased, on the detached HEAD or on the branch, is on no branch
+//!    when that is aborted: a ref below [`BACKUPS`] keeps it.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use super::error::GitError;
 use super::program::Signing;
 use super::sha::Sha;
-use super::{Operation, Tree, parse};
+use super::{Expected, Operation, RefUpdate, Tree, parse};
+
+/// Where the last commits of worktrees are kept.
+pub const BACKUPS: &str = "refs/iii/wt-backup/";
 
 /// How a rebase ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +84,7 @@ impl Tree {
             return Ok(RebaseOutcome::Conflict { files });
         }
         if open {
-            self.abort_rebase().await?;
+            Box::pin(self.abort_rebase()).await?;
         }
         match output.failure() {
             GitError::Failed { stderr, .. } => Ok(RebaseOutcome::Failed { message: stderr.trim().to_owned() }),
@@ -107,20 +113,82 @@ impl Tree {
             return Ok(());
         }
         self.require_allowed_drivers().await?;
-        if let (Some(head), Some(before)) = (self.head().await?, self.head_before_rebase()) {
-            let files = self.unknown_in_the_way(&head, &before).await?;
+        let (head, branch) = (self.head().await?, self.noted("head-name"));
+        let branch = branch.filter(|name| name.starts_with("refs/heads/"));
+        let (before, onto) = (self.noted_commit("orig-head"), self.noted_commit("onto"));
+        let Some(before) = before else { return self.abort().await };
+        if let Some(head) = &head {
+            let files = self.unknown_in_the_way(head, &before).await?;
             if !files.is_empty() {
                 return Err(GitError::FilesInTheWay { path: self.root().to_owned(), files });
             }
         }
+        // The abort also puts the branch back, whatever it is at.
+        let tip = match &branch {
+            Some(branch) => self.repo().ref_sha(branch).await?,
+            None => None,
+        };
+        for made in head.iter().chain(&tip) {
+            self.keep_others(made, &before, onto.as_ref()).await?;
+        }
+        self.abort().await?;
+        // What came right before it.
+        let logs = [
+            Some(self.git_dir().join("logs/HEAD")),
+            branch.map(|name| self.repo().common_dir().join("logs").join(name)),
+        ];
+        for left in logs.iter().flatten().filter_map(|log| left_last(log)) {
+            if Some(&left) != head.as_ref() && Some(&left) != tip.as_ref() {
+                self.keep_others(&left, &before, onto.as_ref()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn abort(&self) -> Result<(), GitError> {
         self.command(["rebase", "--abort"]).writes().run_patiently().await?.expect(&[0])?;
         Ok(())
     }
 
-    /// Where the branch was before the rebase that is open, as git has written it down.
-    fn head_before_rebase(&self) -> Option<Sha> {
-        let read = |dir: &str| std::fs::read_to_string(self.git_dir().join(dir).join("orig-head")).ok();
-        read("rebase-merge").or_else(|| read("rebase-apply"))?.trim().parse().ok()
+    /// Keeps `head`, a commit on top of `onto`, when anything in it is not a copy of what `before` has there (invariant 4).
+    async fn keep_others(&self, head: &Sha, before: &Sha, onto: Option<&Sha>) -> Result<(), GitError> {
+        let rebased = self.authored(head, [Some(before), onto]).await?;
+        if rebased.is_empty() {
+            return Ok(());
+        }
+        let own = self.authored(before, [onto, None]).await?;
+        if rebased.iter().all(|commit| own.contains(commit)) {
+            return Ok(());
+        }
+        let entry = self.git_dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut name = format!("{BACKUPS}{entry}.head");
+        if self.repo().ref_sha(&name).await?.is_some_and(|kept| kept != *head) {
+            name = format!("{name}.{head}");
+        }
+        tracing::warn!(root = %self.root().display(), %head, name, "commits that were made during a rebase are kept");
+        match self.repo().update_ref(&name, head, Expected::Absent, "worktree: made during a rebase").await? {
+            RefUpdate::Done => Ok(()),
+            RefUpdate::Lost { current } if current.as_ref() == Some(head) => Ok(()),
+            RefUpdate::Lost { .. } => Err(GitError::RefMissing { name }),
+        }
+    }
+
+    /// Author, date and subject of the commits of `tip` that none of `known` has; a rebase changes none of them.
+    async fn authored(&self, tip: &Sha, known: [Option<&Sha>; 2]) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        let known = known.into_iter().flatten().map(Sha::as_str);
+        let args = ["rev-list", "--no-commit-header", "--format=%an%x00%ae%x00%at%x00%s", tip.as_str(), "--not"];
+        let output = self.command(args.into_iter().chain(known).chain(["--"])).run().await?.stdout()?;
+        Ok(output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// A commit that git has written down of the rebase that is open: where the branch was, and where it goes.
+    fn noted_commit(&self, file: &str) -> Option<Sha> {
+        self.noted(file)?.parse().ok()
+    }
+
+    fn noted(&self, file: &str) -> Option<String> {
+        let read = |dir: &str| std::fs::read_to_string(self.git_dir().join(dir).join(file)).ok();
+        Some(read("rebase-merge").or_else(|| read("rebase-apply"))?.trim().to_owned())
     }
 
     /// The files of which the index holds several versions.
@@ -143,4 +211,13 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// What a ref was before the abort of a rebase moved it, as its reflog tells.
+fn left_last(log: &Path) -> Option<Sha> {
+    let log = std::fs::read(log).ok()?;
+    let last = String::from_utf8_lossy(log.trim_ascii_end().rsplit(|byte| *byte == b'\n').next()?).into_owned();
+    let (moved, message) = last.split_once('\t')?;
+    message.contains("(abort)").then_some(())?;
+    moved.split(' ').next()?.parse().ok()
 }

@@ -51,13 +51,13 @@ pub async fn act(
         Action::AbortOperation => {
             let tree = the_tree(seen)?;
             tell_abort(ctx, job, tree).await?;
-            tree.abort_operation().await?;
+            Box::pin(tree.abort_operation()).await?;
             Ok(None)
         }
         Action::AbortInterruptedRebase => {
             let tree = the_tree(seen)?;
             tell_abort(ctx, job, tree).await?;
-            tree.abort_rebase().await?;
+            Box::pin(tree.abort_rebase()).await?;
             Ok(None)
         }
         Action::Freeze { head, target } => {
@@ -177,7 +177,7 @@ pub async fn settle_rebase(ctx: &Context, job: &Job, record: &Record) -> Result<
     if let Identity::Ours(tree, _) = marker::identify(&ctx.git(), record)? {
         let open = tree.operation().is_some_and(Operation::is_rebase);
         if job.rebase_started && open && !tree.rebase_stopped() {
-            tree.abort_rebase().await?;
+            Box::pin(tree.abort_rebase()).await?;
         }
     }
     if let (Some(_), Some(_)) = (&job.head_sha, &job.rebased_sha) {

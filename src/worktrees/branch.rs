@@ -14,8 +14,7 @@ use crate::git::{Expected, RefUpdate, Repo, Sha, WorktreeEntry, from_text};
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 
-/// Where the last tips of worktrees are kept.
-pub const BACKUPS: &str = "refs/iii/wt-backup/";
+pub use crate::git::BACKUPS;
 
 /// The full name of a branch.
 #[must_use]
@@ -167,7 +166,7 @@ async fn judge(
 pub async fn drop_backup(ctx: &Context, repo: &Repo, name: &str, why: &str) -> Result<()> {
     let Some(kept) = repo.ref_sha(name).await? else { return Ok(()) };
     let id = name.strip_prefix(BACKUPS).unwrap_or(name);
-    let id = id.strip_suffix(".head").unwrap_or(id);
+    let id = id.split_once(".head").map_or(id, |(id, _)| id);
     let details = json!({"backup_ref": name, "head_sha": kept, "why": why});
     ctx.audit(Event::new(Action::BackupDelete, details).about(id, &repo.key())).await?;
     match repo.delete_ref(name, &kept).await? {

@@ -112,7 +112,7 @@ async fn sweep_backups(ctx: &Context, repo_key: &str) -> Result<()> {
     let _guard = ctx.registry.lock(repo_key).await?;
     for (name, _) in backups {
         let id = name.strip_prefix(branch::BACKUPS).unwrap_or_default();
-        let id = id.strip_suffix(".head").unwrap_or(id);
+        let id = id.split_once(".head").map_or(id, |(id, _)| id);
         if !is_needed(ctx, id)? && is_expired(ctx, &repo, &name).await? {
             branch::drop_backup(ctx, &repo, &name, "kept for retention_hours").await?;
         }

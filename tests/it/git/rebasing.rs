@@ -30,6 +30,46 @@ async fn a_branch_is_rebased_and_a_conflict_is_left_open() {
     assert!(tree.status().await.unwrap().is_clean());
 }
 
+/// HEAD is on no branch while a rebase is open: what is committed then would be gone with the abort.
+#[tokio::test]
+async fn a_commit_that_somebody_makes_during_a_rebase_is_kept_invariant_4() {
+    let place = Place::new();
+    let root = place.repo("shop");
+    let tree = place.worktree(&root, "feat").await;
+    place.commit(tree.root(), "own", "1\n");
+    let before = place.commit(tree.root(), "a", "1\n");
+    let onto = place.commit(&root, "a", "other\n");
+    let backups = || place.run(&root, ["for-each-ref", "--format=%(objectname)", "refs/iii"]);
+    let open = async || assert!(matches!(tree.rebase(&onto).await.unwrap(), RebaseOutcome::Conflict { .. }));
+    open().await;
+    tree.abort_rebase().await.unwrap();
+    assert_eq!(backups(), "", "the copy of a commit is nobody's work");
+    let mut kept = Vec::new();
+    for number in 0..2 {
+        open().await;
+        let late = format!("late-{number}");
+        place.run(tree.root(), ["checkout", "--quiet", "--ours", "a"]);
+        place.run(tree.root(), ["add", "a"]);
+        kept.push(place.commit(tree.root(), &late, "x\n").to_string());
+        tree.abort_rebase().await.unwrap();
+        assert_eq!(tree.head().await.unwrap().as_ref(), Some(&before));
+        kept.sort();
+        let mut found: Vec<String> = backups().lines().map(str::to_owned).collect();
+        found.sort();
+        assert_eq!(found, kept);
+    }
+    // On the branch, as one that was begun before HEAD left it.
+    open().await;
+    let late = place.run(&root, ["commit-tree", "-p", before.as_str(), "-m", "late", &format!("{before}^{{tree}}")]);
+    place.run(&root, ["update-ref", "refs/heads/feat", late.trim()]);
+    tree.abort_rebase().await.unwrap();
+    assert_eq!(place.sha(&root, "refs/heads/feat"), before, "git puts it back");
+    assert!(backups().contains(late.trim()));
+    let name = tree.root().file_name().unwrap().to_str().unwrap();
+    let refs = place.run(&root, ["for-each-ref", "--format=%(refname)", "refs/iii"]);
+    assert!(refs.starts_with(&format!("refs/iii/wt-backup/{name}.head\n")), "{refs}");
+}
+
 #[tokio::test]
 async fn a_rebase_that_stops_for_another_reason_is_undone_invariant_2() {
     let place = Place::new();
