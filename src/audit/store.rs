@@ -189,44 +189,44 @@ impl Log {
             cut_off = cut_off.or(complete.map(|complete| (file, complete)));
             if let Some(line) = line {
                 let line = entry::read(&line, Some(&key)).filter(|line| line.genuine);
-                last = Some(line.ok_or_else(|| format!("the last entry of {} was changed", file.display()))?);
+                let line = line.ok_or_else(|| format!("the last entry of {} was changed", file.display()))?;
+                last = Some((line, file));
                 break;
             }
         }
-        let newest = files.iter().rev().find(|file| file.metadata().is_ok_and(|meta| meta.len() > 0));
-        self.require_continuity(&key, anchor.as_ref(), last.as_ref(), newest)?;
+        self.require_continuity(&key, anchor.as_ref(), last.as_ref().map(|(line, file)| (line, file.as_path())))?;
         if let Some((file, complete)) = cut_off {
             cut(file, complete).map_err(text)?;
         }
-        Ok((key, last))
+        Ok((key, last.map(|(line, _)| line)))
     }
 
-    /// Refuses when the newest entry is not the anchored one, or the one right after it.
+    /// Refuses when the newest entry, in the file that is given with it, is neither the anchored one nor among those that
+    /// one write put after it.
     fn require_continuity(
         &self,
         key: &Key,
         anchor: Option<&Anchor>,
-        last: Option<&Line>,
-        newest: Option<&PathBuf>,
+        last: Option<(&Line, &Path)>,
     ) -> Result<(), String> {
         match (anchor, last) {
             (None, None) => Ok(()),
             (Some(anchor), _) if !anchor.is_genuine(key) => {
                 Err(format!("{} was changed", self.anchor_path().display()))
             }
-            (Some(anchor), Some(last)) if anchor.seq == last.entry.seq && anchor.mac == last.mac => Ok(()),
+            (Some(anchor), Some((last, _))) if anchor.seq == last.entry.seq && anchor.mac == last.mac => Ok(()),
             // The anchor is written after the entries: a crash, or a full disk, may have come between.
-            (Some(anchor), Some(last)) if newest.is_some_and(|file| leads_on(file, key, anchor, last)) => self
+            (Some(anchor), Some((last, file))) if leads_on(file, key, anchor, last) => self
                 .put_anchor(&Anchor::new(last.entry.seq, &last.mac, key))
                 .map_err(|error| format!("{}: {error}", self.anchor_path().display())),
-            (None, Some(last)) if last.entry.seq == 1 => self
+            (None, Some((last, _))) if last.entry.seq == 1 => self
                 .put_anchor(&Anchor::new(1, &last.mac, key))
                 .map_err(|error| format!("{}: {error}", self.anchor_path().display())),
             (None, Some(_)) => Err(format!("{} is gone", self.anchor_path().display())),
             (Some(anchor), last) => Err(format!(
                 "its end is missing: entry {} was written, {} is the last one there",
                 anchor.seq,
-                last.map_or(0, |last| last.entry.seq)
+                last.map_or(0, |(last, _)| last.entry.seq)
             )),
         }
     }

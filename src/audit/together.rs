@@ -32,12 +32,9 @@ impl Together {
         self.waiting().push(Waiting { log, told, answer });
         let _turn = self.turn.lock().await;
         while answered.is_empty() && !answered.is_terminated() {
-            let batch = self.next_batch();
-            if batch.is_empty() {
-                break;
-            }
+            let Some((log, batch)) = self.next_batch() else { break };
             // Goes on when nobody waits for it any more: others' entries may be among them.
-            if let Err(error) = tokio::task::spawn_blocking(move || write(batch)).await {
+            if let Err(error) = tokio::task::spawn_blocking(move || write(&log, batch)).await {
                 tracing::error!(%error, "entries of the audit log were given up");
             }
         }
@@ -48,10 +45,11 @@ impl Together {
     }
 
     /// Everything that waits for the same log as the first.
-    fn next_batch(&self) -> Vec<Waiting> {
+    fn next_batch(&self) -> Option<(Log, Vec<Waiting>)> {
         let mut waiting = self.waiting();
-        let Some(log) = waiting.first().map(|first| first.log.clone()) else { return Vec::new() };
-        waiting.extract_if(.., |one| one.log == log).collect()
+        let log = waiting.first()?.log.clone();
+        let batch = waiting.extract_if(.., |one| one.log == log).collect();
+        Some((log, batch))
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
@@ -59,8 +57,7 @@ impl Together {
     }
 }
 
-fn write(batch: Vec<Waiting>) {
-    let Some(log) = batch.first().map(|first| first.log.clone()) else { return };
+fn write(log: &Log, batch: Vec<Waiting>) {
     let (all, answers): (Vec<Told>, Vec<_>) = batch.into_iter().map(|one| (one.told, one.answer)).unzip();
     let written = log.append_all(&all).map(drop);
     for answer in answers {

@@ -13,9 +13,10 @@
 //!    when that is aborted: a ref below [`BACKUPS`] keeps it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::error::GitError;
+use super::interrupted::last_move;
 use super::program::Signing;
 use super::sha::Sha;
 use super::{Expected, Operation, RefUpdate, Tree, parse};
@@ -137,8 +138,8 @@ impl Tree {
             Some(self.git_dir().join("logs/HEAD")),
             branch.map(|name| self.repo().common_dir().join("logs").join(name)),
         ];
-        for left in logs.iter().flatten().filter_map(|log| left_last(log)) {
-            if Some(&left) != head.as_ref() && Some(&left) != tip.as_ref() {
+        for (left, why) in logs.iter().flatten().filter_map(|log| last_move(log)) {
+            if why.contains("(abort)") && Some(&left) != head.as_ref() && Some(&left) != tip.as_ref() {
                 self.keep_others(&left, &before, onto.as_ref()).await?;
             }
         }
@@ -152,6 +153,9 @@ impl Tree {
 
     /// Keeps `head`, a commit on top of `onto`, when anything in it is not a copy of what `before` has there (invariant 4).
     async fn keep_others(&self, head: &Sha, before: &Sha, onto: Option<&Sha>) -> Result<(), GitError> {
+        if head == before || Some(head) == onto {
+            return Ok(());
+        }
         let rebased = self.authored(head, [Some(before), onto]).await?;
         if rebased.is_empty() {
             return Ok(());
@@ -161,16 +165,19 @@ impl Tree {
             return Ok(());
         }
         let entry = self.git_dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut name = format!("{BACKUPS}{entry}.head");
-        if self.repo().ref_sha(&name).await?.is_some_and(|kept| kept != *head) {
-            name = format!("{name}.{head}");
+        // What is kept there already stays.
+        let name = format!("{BACKUPS}{entry}.head");
+        let names = [name.clone(), format!("{name}.{head}")];
+        for name in &names {
+            match self.repo().update_ref(name, head, Expected::Absent, "worktree: made during a rebase").await? {
+                RefUpdate::Lost { current } if current.as_ref() != Some(head) => {}
+                RefUpdate::Done | RefUpdate::Lost { .. } => {
+                    tracing::warn!(root = %self.root().display(), %head, name, "commits made during a rebase are kept");
+                    return Ok(());
+                }
+            }
         }
-        tracing::warn!(root = %self.root().display(), %head, name, "commits that were made during a rebase are kept");
-        match self.repo().update_ref(&name, head, Expected::Absent, "worktree: made during a rebase").await? {
-            RefUpdate::Done => Ok(()),
-            RefUpdate::Lost { current } if current.as_ref() == Some(head) => Ok(()),
-            RefUpdate::Lost { .. } => Err(GitError::RefMissing { name }),
-        }
+        Err(GitError::Malformed { name, why: "other commits have both names of the backup ref" })
     }
 
     /// Author, date and subject of the commits of `tip` that none of `known` has; a rebase changes none of them.
@@ -211,13 +218,4 @@ impl Tree {
         }
         Ok(())
     }
-}
-
-/// What a ref was before the abort of a rebase moved it, as its reflog tells.
-fn left_last(log: &Path) -> Option<Sha> {
-    let log = std::fs::read(log).ok()?;
-    let last = String::from_utf8_lossy(log.trim_ascii_end().rsplit(|byte| *byte == b'\n').next()?).into_owned();
-    let (moved, message) = last.split_once('\t')?;
-    message.contains("(abort)").then_some(())?;
-    moved.split(' ').next()?.parse().ok()
 }

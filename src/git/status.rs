@@ -43,8 +43,10 @@ impl Tree {
     /// # Errors
     /// W100, W101, W102 when the copy cannot be made.
     pub async fn refresh_index(&self) -> Result<(), GitError> {
-        let _turn =
-            if self.git.is_in_background() { self.git.later(self.repo().common_dir(), PATIENCE).await } else { None };
+        let _turn = match self.git.is_in_background() {
+            true => Some(self.git.later(self.repo().common_dir(), PATIENCE).await),
+            false => None,
+        };
         let draft = self.git_dir().join(format!("iii-index.{}", std::process::id()));
         let refreshed = self.refresh_draft(&draft).await;
         match std::fs::remove_file(&draft) {

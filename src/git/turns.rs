@@ -13,26 +13,19 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::Git;
 
 /// The turns of those who write files, and of what waits for them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Turns {
     /// By common directory.
     writing: Mutex<HashMap<PathBuf, Arc<Semaphore>>>,
-    later: Arc<Semaphore>,
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Turns { writing: Mutex::default(), later: Arc::new(Semaphore::new(1)) }
-    }
+    later: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// How long between two looks.
@@ -66,10 +59,9 @@ impl Git {
 
     /// Waits for the turn of something that can as well be done later (invariant 3). Those who write files are waited for
     /// until `patience` has passed since this call.
-    pub(super) async fn later(&self, common_dir: &Path, patience: Duration) -> Option<OwnedSemaphorePermit> {
+    pub(super) async fn later(&self, common_dir: &Path, patience: Duration) -> OwnedMutexGuard<()> {
         let begun = Instant::now();
-        // Nobody closes it.
-        let turn = self.turns().later.clone().acquire_owned().await.ok();
+        let turn = self.turns().later.clone().lock_owned().await;
         while self.is_written_to(common_dir) && begun.elapsed() < patience {
             tokio::time::sleep(PAUSE).await;
         }
@@ -98,8 +90,6 @@ pub fn cores() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use crate::model::job::Job;
 use crate::model::record::Record;
 use crate::model::{Code, Error, Result};
 use crate::worktrees::marker::{self, Identity};
-use crate::worktrees::remove::{self, branch_ref};
+use crate::worktrees::remove::{self, Judgement, branch_ref};
 use crate::worktrees::repo_lock::RepoGuard;
 use crate::worktrees::unsaved_work::Cleared;
 use crate::worktrees::{Context, unsaved_work};
@@ -384,9 +384,9 @@ async fn clean_up(
     }
     let merged = required("merged_sha", job.merged_sha.as_ref())?;
     if let Some((tree, entry)) = &seen.tree {
-        let was_carried = carried.is_some();
-        let (_guard, cleared) = match carried {
-            Some(Carried { guard, cleared }) => (guard, Ok(cleared)),
+        let (_guard, cleared, judgement) = match carried {
+            // Judged before the target moved.
+            Some(Carried { guard, cleared }) => (guard, Ok(cleared), Judgement::Old),
             None => {
                 let guard = ctx.registry.lock(&job.repo_key).await?;
                 let landed = landed_tip(job, seen)?;
@@ -395,7 +395,7 @@ async fn clean_up(
                     settle_files(job, seen, tree).await?;
                 }
                 // Judged in the same breath as the rename.
-                (guard, unsaved_work::judge_landed(tree).await.clear_landed(&landed))
+                (guard, unsaved_work::judge_landed(tree).await.clear_landed(&landed), Judgement::Fresh)
             }
         };
         let cleared = match cleared {
@@ -406,15 +406,10 @@ async fn clean_up(
             "job_id": job.job_id, "target_branch": job.target_branch, "merged_sha": merged,
             "backup_ref": remove::backup_ref(&job.worktree_id),
         });
-        let (worktree, action) = ((tree, entry), AuditAction::Finalize);
-        let discarded = if was_carried {
-            // Judged before the target moved.
-            remove::discard_unless_changed(ctx, record, worktree, &cleared, action, details).await
-        } else {
-            remove::discard_tree(ctx, record, worktree, &cleared, action, details).await.map(|()| None)
-        };
-        if let Ok(Some(added)) = &discarded {
-            return keep(job, seen, tree, added.clone()).await.map(Some);
+        let why = (AuditAction::Finalize, details);
+        let discarded = Box::pin(remove::discard_tree(ctx, record, (tree, entry), &cleared, why, judgement)).await;
+        if let Ok(Some(added)) = discarded {
+            return keep(job, seen, tree, added).await.map(Some);
         }
         if let Err(error) = discarded {
             if error.code.is_transient() {

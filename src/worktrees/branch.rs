@@ -34,6 +34,13 @@ pub fn head_backup_ref(worktree_id: &str) -> String {
     format!("{BACKUPS}{worktree_id}.head")
 }
 
+/// The worktree whose commits a backup ref keeps.
+#[must_use]
+pub fn owner_of(name: &str) -> &str {
+    let id = name.strip_prefix(BACKUPS).unwrap_or(name);
+    id.split_once(".head").map_or(id, |(id, _)| id)
+}
+
 /// Points the backup ref of a worktree at `tip`, whatever it pointed at before.
 ///
 /// # Errors
@@ -165,10 +172,8 @@ async fn judge(
 /// `W600`, and what git reports; the ref is there then.
 pub async fn drop_backup(ctx: &Context, repo: &Repo, name: &str, why: &str) -> Result<()> {
     let Some(kept) = repo.ref_sha(name).await? else { return Ok(()) };
-    let id = name.strip_prefix(BACKUPS).unwrap_or(name);
-    let id = id.split_once(".head").map_or(id, |(id, _)| id);
     let details = json!({"backup_ref": name, "head_sha": kept, "why": why});
-    ctx.audit(Event::new(Action::BackupDelete, details).about(id, &repo.key())).await?;
+    ctx.audit(Event::new(Action::BackupDelete, details).about(owner_of(name), &repo.key())).await?;
     match repo.delete_ref(name, &kept).await? {
         RefUpdate::Done => Ok(()),
         RefUpdate::Lost { current } => {

@@ -7,7 +7,7 @@
 //!    the trash ([`kept`]). That is written before anything moves.
 //! 3. Where the directory cannot be renamed, git's own removal is all that is tried, no stronger than what the caller
 //!    asked for.
-//! 4. What was judged some time ago ([`discard_unless_changed`]) is judged again in the trash, where nobody can add anything by its
+//! 4. What was judged some time ago ([`Judgement::Old`]) is judged again in the trash, where nobody can add anything by its
 //!    path any more; when something was added meanwhile, it goes back to its place.
 
 use std::path::{Path, PathBuf};
@@ -28,46 +28,29 @@ use crate::model::{Code, Error, Result};
 /// For how long something is kept at least that cannot go back to its place.
 const LEAST_HOURS: u64 = 24;
 
+/// How old the judgement is on which a worktree goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// Made right before.
+    Fresh,
+    /// Made some time ago: the worktree is judged once more (invariant 4).
+    Old,
+}
+
 /// Takes the directory and the entry of a worktree away. `action` says why; `details` go into the audit log beside
-/// what is known here.
+/// what is known here. Returns what was added since an old judgement; the worktree is then as it was, with that in it.
 ///
 /// # Errors
 /// `W600` when the audit log cannot tell of it, `W102` when what restores it cannot be kept, or when neither the rename
-/// nor git's own removal works; the worktree is then as it was.
+/// nor git's own removal works; the worktree is then as it was. `W102` also when it could not be put back: it is kept in
+/// the trash then.
 pub async fn discard_tree(
-    ctx: &Arc<Context>,
-    record: &Record,
-    worktree: (&Tree, &AdminEntry),
-    cleared: &Cleared,
-    action: Action,
-    details: Value,
-) -> Result<()> {
-    Box::pin(discard(ctx, record, worktree, cleared, (action, details), false)).await.map(drop)
-}
-
-/// [`discard_tree`] of a worktree that was judged some time ago (invariant 4). Returns what was added since; the worktree is
-/// then as it was, with that in it.
-///
-/// # Errors
-/// Those of [`discard_tree`], and `W102` when it could not be put back; it is kept in the trash then.
-pub async fn discard_unless_changed(
-    ctx: &Arc<Context>,
-    record: &Record,
-    worktree: (&Tree, &AdminEntry),
-    cleared: &Cleared,
-    action: Action,
-    details: Value,
-) -> Result<Option<String>> {
-    Box::pin(discard(ctx, record, worktree, cleared, (action, details), true)).await
-}
-
-async fn discard(
     ctx: &Arc<Context>,
     record: &Record,
     (tree, entry): (&Tree, &AdminEntry),
     cleared: &Cleared,
     (action, details): (Action, Value),
-    look_again: bool,
+    judgement: Judgement,
 ) -> Result<Option<String>> {
     let settings = ctx.settings();
     let place = trash::place(&settings.root, &record.worktree_id, ctx.now())
@@ -89,7 +72,9 @@ async fn discard(
     point.passed();
     match renamed {
         Ok(()) => {
-            if look_again && let Some(head) = &cleared.work().head {
+            if judgement == Judgement::Old
+                && let Some(head) = &cleared.work().head
+            {
                 let again = unsaved_work::judge_landed(&tree.renamed_to(&place)).await;
                 if let Err(added) = again.clear_landed(head) {
                     return put_back(ctx, record, (tree, entry), cleared, &place, added).await.map(Some);

@@ -253,7 +253,7 @@ pub fn wake_all(ctx: &Arc<Context>) {
 /// per worktree of the repositories that are known.
 #[must_use]
 pub fn on_disk(ctx: &Context) -> Vec<Record> {
-    let markers = rebuild::marked(ctx, None).into_iter().map(|one| one.marker);
+    let markers = rebuild::marked(&rebuild::repos_of(ctx, None)).into_iter().map(|one| one.marker);
     markers.filter(|marker| marker.pooled.is_some()).map(|marker| marker.record).collect()
 }
 

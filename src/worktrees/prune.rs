@@ -16,12 +16,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::discard::{Judgement, discard_tree};
 use super::inspect::RepoView;
 use super::marker::{self, Identity};
 use super::unsaved_work::Cleared;
-use super::{
-    Context, branch, discard, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage,
-};
+use super::{Context, branch, inspect, rebuild, remove, request, retention, side_by_side, unsaved_work, usage};
 use crate::audit::{self, Action};
 use crate::git::admin::{self, AdminEntry};
 use crate::git::{Tree, from_text};
@@ -217,6 +216,11 @@ enum Verdict {
     Hollow(Option<AdminEntry>),
 }
 
+/// What is said of a worktree whose judgement came to no end.
+fn given_up<T>() -> Result<T, Skip> {
+    Err(Skip::safety("cannot be told", "the judgement was given up"))
+}
+
 /// Judges worktrees side by side; a verdict for each.
 async fn judge_all(
     ctx: &Arc<Context>,
@@ -227,7 +231,6 @@ async fn judge_all(
         let (ctx, view) = (ctx.clone(), view(&record));
         async move { judge(&ctx, &record, view.as_deref()).await }
     });
-    let given_up = || Err(Skip::safety("cannot be told", "the judgement was given up"));
     judged.await.into_iter().map(|verdict| verdict.unwrap_or_else(given_up)).collect()
 }
 
@@ -289,7 +292,8 @@ async fn sweep_some(ctx: &Arc<Context>, repo_key: &str, ids: Vec<&str>) -> Vec<R
         }
     });
     let mut ended = join_all(ended).await.into_iter();
-    found.into_iter().map(|record| record.map_err(Skip::from).and_then(|_| ended.next().unwrap_or(Ok(())))).collect()
+    let mut next = || ended.next().unwrap_or_else(given_up);
+    found.into_iter().map(|record| record.map_err(Skip::from).and_then(|_| next())).collect()
 }
 
 /// Takes a worktree away as its verdict says; whether its branch may be deleted then, too.
@@ -297,10 +301,8 @@ async fn take(ctx: &Arc<Context>, record: &Record, verdict: Verdict) -> Result<b
     match verdict {
         Verdict::Remove(tree, entry, cleared) => {
             // Others were judged since.
-            let details = json!({});
-            let worktree = (&tree, &entry);
-            let added =
-                discard::discard_unless_changed(ctx, record, worktree, &cleared, Action::Prune, details).await?;
+            let (why, judgement) = ((Action::Prune, json!({})), Judgement::Old);
+            let added = discard_tree(ctx, record, (&tree, &entry), &cleared, why, judgement).await?;
             if let Some(added) = added {
                 return Err(Skip::safety("dirty", added));
             }

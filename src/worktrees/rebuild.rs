@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::discard::Judgement;
 use super::marker::{self, Marker};
 use super::repo_lock::is_alive;
 use super::{Context, branch, discard, intent, pool, remove, unsaved_work};
@@ -34,20 +35,22 @@ const UNFINISHED_AFTER_MS: i64 = 600_000;
 /// Gives back the records that the store has lost, or has only in an older form. Reads a few small files per worktree,
 /// starts no process. With `only`, looks at that repository alone.
 pub async fn restore_lost(ctx: &Arc<Context>, only: Option<&str>) {
-    restore(ctx, &marked(ctx, only)).await;
+    restore(ctx, &marked(&repos_of(ctx, only))).await;
 }
 
 /// Takes away what creates that were cut off have left, where it holds nothing, and looks after the pools that a process
 /// has left.
 pub async fn clear_unfinished(ctx: &Arc<Context>, only: Option<&str>) {
-    clear(ctx, &marked(ctx, only), only).await;
+    let repos = repos_of(ctx, only);
+    clear(ctx, &repos, &marked(&repos)).await;
 }
 
 /// [`restore_lost`], then [`clear_unfinished`], with one look at the entries.
 pub async fn settle(ctx: &Arc<Context>, only: Option<&str>) {
-    let found = marked(ctx, only);
+    let repos = repos_of(ctx, only);
+    let found = marked(&repos);
     restore(ctx, &found).await;
-    clear(ctx, &found, only).await;
+    clear(ctx, &repos, &found).await;
 }
 
 async fn restore(ctx: &Arc<Context>, found: &[Marked]) {
@@ -58,9 +61,9 @@ async fn restore(ctx: &Arc<Context>, found: &[Marked]) {
     }
 }
 
-async fn clear(ctx: &Arc<Context>, found: &[Marked], only: Option<&str>) {
-    for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
-        if let Err(error) = intent::take_back(ctx, &repo_key).await {
+async fn clear(ctx: &Arc<Context>, repos: &[String], found: &[Marked]) {
+    for repo_key in repos {
+        if let Err(error) = intent::take_back(ctx, repo_key).await {
             tracing::warn!(repo_key, code = %error.code, %error, "what creates have left stays for the next time");
         }
     }
@@ -79,8 +82,8 @@ pub(super) struct Marked {
     pub(super) marker: Marker,
 }
 
-/// Git's entries that bear a marker, in the repositories that are known. One that cannot be read is reported.
-pub(super) fn marked(ctx: &Context, only: Option<&str>) -> Vec<Marked> {
+/// Git's entries that bear a marker, in these repositories. One that cannot be read is reported.
+pub(super) fn marked(repos: &[String]) -> Vec<Marked> {
     let read = |(repo_key, entry): (String, AdminEntry)| match marker::read(&entry) {
         Ok(marker) => Some(Marked { repo_key, entry, marker: marker? }),
         Err(error) => {
@@ -88,14 +91,13 @@ pub(super) fn marked(ctx: &Context, only: Option<&str>) -> Vec<Marked> {
             None
         }
     };
-    entries(ctx, only).into_iter().filter_map(read).collect()
+    entries(repos).into_iter().filter_map(read).collect()
 }
 
-/// Git's entries in the repositories that are known, from records and from the directories below the worktree root.
-fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
+fn entries(repos: &[String]) -> Vec<(String, AdminEntry)> {
     let mut found = Vec::new();
-    for repo_key in known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
-        match admin::entries(&from_text(&repo_key)) {
+    for repo_key in repos {
+        match admin::entries(&from_text(repo_key)) {
             Ok(entries) => found.extend(entries.into_iter().map(|entry| (repo_key.clone(), entry))),
             Err(error) => tracing::warn!(repo_key, %error, "the worktrees of a repository cannot be read"),
         }
@@ -103,7 +105,13 @@ fn entries(ctx: &Context, only: Option<&str>) -> Vec<(String, AdminEntry)> {
     found
 }
 
-/// Common directories of the repositories that have, or had, worktrees of ours.
+/// The repositories that are known; with `only`, that one alone, where it is.
+pub(super) fn repos_of(ctx: &Context, only: Option<&str>) -> Vec<String> {
+    known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)).collect()
+}
+
+/// Common directories of the repositories that have, or had, worktrees of ours, as records and the directories below the
+/// worktree root tell.
 #[must_use]
 pub fn known_repos(ctx: &Context) -> BTreeSet<String> {
     let records = ctx.registry.records();
@@ -202,8 +210,8 @@ async fn clear_one(ctx: &Arc<Context>, one: &Marked) -> Result<()> {
     match unsaved_work::judge(record, &tree).await.clear_unfinished() {
         Ok(cleared) => {
             tracing::info!(path = record.path, "an unfinished worktree is taken away");
-            let action = Action::ClearUnfinished;
-            discard::discard_tree(ctx, record, (&tree, entry), &cleared, action, json!({})).await?;
+            let why = (Action::ClearUnfinished, json!({}));
+            discard::discard_tree(ctx, record, (&tree, entry), &cleared, why, Judgement::Fresh).await?;
             branch::delete_branch(ctx, record, false).await;
             intent::settled(record);
         }

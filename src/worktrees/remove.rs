@@ -16,9 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use super::branch::{backup, backup_ref, branch_ref, delete_branch};
-pub use super::discard::{
-    discard_tree, discard_unless_changed, drop_entry, empty_trash, finish_discard, is_left_in_trash,
-};
+pub use super::discard::{Judgement, discard_tree, drop_entry, empty_trash, finish_discard, is_left_in_trash};
 use super::marker::{self, Identity};
 use super::open_files::{self, Holder};
 use super::repo_lock::RepoGuard;
@@ -159,7 +157,7 @@ async fn take_away(
     match judged {
         Judged::Present { tree, entry, cleared } => {
             let details = json!({"delete_branch": delete_branch});
-            discard_tree(ctx, record, (&tree, &entry), &cleared, Action::Remove, details).await?;
+            discard_tree(ctx, record, (&tree, &entry), &cleared, (Action::Remove, details), Judgement::Fresh).await?;
         }
         Judged::Gone(entry) => {
             reconcile(ctx, record, entry.as_ref()).await?;

@@ -88,7 +88,7 @@ pub async fn sweep_rest(ctx: &Context, only: Option<&str>) {
     if let Err(error) = forget_jobs(ctx).await {
         tracing::warn!(code = %error.code, %error, "ended lands stay for the next sweep");
     }
-    for repo_key in rebuild::known_repos(ctx).into_iter().filter(|key| only.is_none_or(|only| only == key)) {
+    for repo_key in rebuild::repos_of(ctx, only) {
         if let Err(error) = sweep_backups(ctx, &repo_key).await {
             tracing::warn!(repo_key, code = %error.code, %error, "backup refs stay for the next sweep");
         }
@@ -111,9 +111,7 @@ async fn sweep_backups(ctx: &Context, repo_key: &str) -> Result<()> {
     }
     let _guard = ctx.registry.lock(repo_key).await?;
     for (name, _) in backups {
-        let id = name.strip_prefix(branch::BACKUPS).unwrap_or_default();
-        let id = id.split_once(".head").map_or(id, |(id, _)| id);
-        if !is_needed(ctx, id)? && is_expired(ctx, &repo, &name).await? {
+        if !is_needed(ctx, branch::owner_of(&name))? && is_expired(ctx, &repo, &name).await? {
             branch::drop_backup(ctx, &repo, &name, "kept for retention_hours").await?;
         }
     }

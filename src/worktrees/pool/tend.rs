@@ -13,6 +13,7 @@ use crate::git::admin::{self, AdminEntry, Link};
 use crate::git::from_text;
 use crate::model::id::repo_slug;
 use crate::model::{Code, Error, Result};
+use crate::worktrees::discard::Judgement;
 use crate::worktrees::marker::{self, Marker};
 use crate::worktrees::rebuild::Marked;
 use crate::worktrees::repo_lock::is_alive;
@@ -182,7 +183,8 @@ pub(super) async fn take_away(ctx: &Arc<Context>, ready: &Ready, complete: bool)
     match unsaved_work::judge(record, &tree).await.clear_pooled(&fill::base_of(record)?, complete) {
         Ok(cleared) => {
             let details = json!({"complete": complete});
-            discard::discard_tree(ctx, record, (&tree, entry), &cleared, Action::Drain, details).await
+            let why = (Action::Drain, details);
+            discard::discard_tree(ctx, record, (&tree, entry), &cleared, why, Judgement::Fresh).await.map(drop)
         }
         Err(what) => {
             keep_changed(ctx, &record.repo_key, ready, &what);
