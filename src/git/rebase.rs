@@ -9,29 +9,35 @@
 //!    is refused and left alone.
 //! 3. No file that git does not know is overwritten. Git would overwrite ignored ones, so they are looked for first: at
 //!    everything the new base adds, and at everything any of the commits adds, also where a later one removes it.
-//! 4. What somebody committed in the worktree while it was rebased, on the detached HEAD or on the branch, is on no branch
-//!    when that is aborted: a ref below [`BACKUPS`] keeps it.
+//! 4. What somebody committed in the worktree while it was rebased, on the detached HEAD or on the branch, may be on no
+//!    branch when that is aborted or has ended: a ref below [`BACKUPS`] keeps it.
+//! 5. A rebase is done only when it took the commit that it was given and nothing else. Git looks at HEAD itself, later
+//!    than the caller did, and tells of no difference.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::error::GitError;
-use super::interrupted::last_move;
 use super::program::Signing;
+use super::reflog::{Move, moves};
 use super::sha::Sha;
-use super::{Expected, Operation, RefUpdate, Tree, parse};
+use super::{Operation, Tree, parse};
 
-/// Where the last commits of worktrees are kept.
-pub const BACKUPS: &str = "refs/iii/wt-backup/";
+/// What a rebase did is read from the reflogs afterwards, whatever the user has configured.
+const WRITE_REFLOGS: (&str, &str) = ("core.logAllRefUpdates", "true");
 
 /// How a rebase ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum RebaseOutcome {
-    /// The branch sits on the new base.
+    /// The branch, as it was given, sits on the new base.
     Done {
         /// The new tip.
         head: Sha,
+    },
+    /// Somebody else moved the branch before or during the rebase, which may have taken along what came.
+    Moved {
+        /// The ref that keeps what is on no branch now.
+        kept: Option<String>,
     },
     /// Git stopped at a conflict, which is left open in the worktree.
     Conflict {
@@ -46,19 +52,21 @@ pub enum RebaseOutcome {
 }
 
 impl Tree {
-    /// Rebases the checked out branch onto a commit.
+    /// Rebases the checked out branch, which is at `tip`, onto a commit.
     ///
     /// # Errors
     /// W402 and W403 when an operation is open already; W101 when the process was ended, which leaves the rebase open:
     /// call [`Tree::abort_rebase`]; W503 when the repository defines a program that policy does not allow; W102.
-    pub async fn rebase(&self, onto: &Sha) -> Result<RebaseOutcome, GitError> {
+    pub async fn rebase(&self, tip: &Sha, onto: &Sha) -> Result<RebaseOutcome, GitError> {
         if let Some(operation) = self.operation() {
             return Err(GitError::OperationOpen { path: self.root().to_owned(), operation });
         }
         self.require_allowed_drivers().await?;
         self.refuse_unsigned().await?;
-        let head = self.head().await?.ok_or_else(|| GitError::RefMissing { name: "HEAD".to_owned() })?;
-        let unknown = self.unknown_at(self.added_by_rebase(&head, onto).await?).await?;
+        if self.head().await?.as_ref() != Some(tip) {
+            return Ok(RebaseOutcome::Moved { kept: None });
+        }
+        let unknown = self.unknown_at(self.added_by_rebase(tip, onto).await?).await?;
         if !unknown.is_empty() {
             let error = GitError::FilesInTheWay { path: self.root().to_owned(), files: unknown };
             return Ok(RebaseOutcome::Failed { message: error.to_string() });
@@ -67,14 +75,12 @@ impl Tree {
             .command(["rebase", "--merge", "--no-autostash", "--no-autosquash", "--no-update-refs", "--no-fork-point"])
             .args(["--no-rebase-merges", "--no-rerere-autoupdate", "--no-verify", "--no-stat"])
             .arg(onto)
+            .config(WRITE_REFLOGS.0, WRITE_REFLOGS.1)
             .writes()
             .run()
             .await?;
         if output.code == Some(0) {
-            let head = self.head().await?;
-            return head
-                .map(|head| RebaseOutcome::Done { head })
-                .ok_or_else(|| GitError::RefMissing { name: "HEAD".to_owned() });
+            return self.rebased(tip, onto).await;
         }
         if output.signal.is_some() {
             return Err(output.failure());
@@ -138,7 +144,7 @@ impl Tree {
             Some(self.git_dir().join("logs/HEAD")),
             branch.map(|name| self.repo().common_dir().join("logs").join(name)),
         ];
-        for (left, why) in logs.iter().flatten().filter_map(|log| last_move(log)) {
+        for Move { from: left, why, .. } in logs.iter().flatten().filter_map(|log| moves(log).into_iter().next()) {
             if why.contains("(abort)") && Some(&left) != head.as_ref() && Some(&left) != tip.as_ref() {
                 self.keep_others(&left, &before, onto.as_ref()).await?;
             }
@@ -147,45 +153,9 @@ impl Tree {
     }
 
     async fn abort(&self) -> Result<(), GitError> {
-        self.command(["rebase", "--abort"]).writes().run_patiently().await?.expect(&[0])?;
+        let abort = self.command(["rebase", "--abort"]).config(WRITE_REFLOGS.0, WRITE_REFLOGS.1);
+        abort.writes().run_patiently().await?.expect(&[0])?;
         Ok(())
-    }
-
-    /// Keeps `head`, a commit on top of `onto`, when anything in it is not a copy of what `before` has there (invariant 4).
-    async fn keep_others(&self, head: &Sha, before: &Sha, onto: Option<&Sha>) -> Result<(), GitError> {
-        if head == before || Some(head) == onto {
-            return Ok(());
-        }
-        let rebased = self.authored(head, [Some(before), onto]).await?;
-        if rebased.is_empty() {
-            return Ok(());
-        }
-        let own = self.authored(before, [onto, None]).await?;
-        if rebased.iter().all(|commit| own.contains(commit)) {
-            return Ok(());
-        }
-        let entry = self.git_dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // What is kept there already stays.
-        let name = format!("{BACKUPS}{entry}.head");
-        let names = [name.clone(), format!("{name}.{head}")];
-        for name in &names {
-            match self.repo().update_ref(name, head, Expected::Absent, "worktree: made during a rebase").await? {
-                RefUpdate::Lost { current } if current.as_ref() != Some(head) => {}
-                RefUpdate::Done | RefUpdate::Lost { .. } => {
-                    tracing::warn!(root = %self.root().display(), %head, name, "commits made during a rebase are kept");
-                    return Ok(());
-                }
-            }
-        }
-        Err(GitError::Malformed { name, why: "other commits have both names of the backup ref" })
-    }
-
-    /// Author, date and subject of the commits of `tip` that none of `known` has; a rebase changes none of them.
-    async fn authored(&self, tip: &Sha, known: [Option<&Sha>; 2]) -> Result<BTreeSet<Vec<u8>>, GitError> {
-        let known = known.into_iter().flatten().map(Sha::as_str);
-        let args = ["rev-list", "--no-commit-header", "--format=%an%x00%ae%x00%at%x00%s", tip.as_str(), "--not"];
-        let output = self.command(args.into_iter().chain(known).chain(["--"])).run().await?.stdout()?;
-        Ok(output.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
     /// A commit that git has written down of the rebase that is open: where the branch was, and where it goes.

@@ -67,7 +67,14 @@ pub async fn act(
         }
         Action::ComputeRebase => compute_rebase(job, &seen.repo).await.map(Some),
         Action::ApplyRebase => apply_rebase(ctx, job, seen).await.map(Some),
-        Action::RebaseInTree => rebase_in_tree(job, the_tree(seen)?).await.map(Some),
+        Action::RebaseInTree => {
+            let (tip, onto) = rebase_ends(job)?;
+            Ok(Some(after_rebase(job, the_tree(seen)?.rebase(&tip, &onto).await?)))
+        }
+        Action::TakeRebase => {
+            let (tip, onto) = rebase_ends(job)?;
+            Ok(Some(after_rebase(job, the_tree(seen)?.rebased(&tip, &onto).await?)))
+        }
         Action::RunGate => {
             let test_cmd = job.test_cmd.as_deref().unwrap_or_default();
             gate::run(ctx, job, test_cmd, stop).await.map(Some)
@@ -100,8 +107,7 @@ fn failed(message: String) -> Event {
 
 /// Works the rebase out in memory; leaves it to git in the worktree when that cannot be proven to give the same.
 async fn compute_rebase(job: &Job, repo: &Repo) -> Result<Event> {
-    let tip = required("head_sha", job.head_sha.as_ref())?;
-    let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
+    let (tip, onto) = rebase_ends(job)?;
     Ok(match repo.replay(&tip, &onto).await? {
         Replay::Done { head } if job.needs_no_files() => Event::RebaseKeptAside { head: head.to_string() },
         Replay::Done { head } => Event::RebaseComputed { head: head.to_string() },
@@ -200,20 +206,30 @@ fn moved_away(job: &Job) -> Block {
     Block::new(BlockReason::BranchMoved, Code::BranchMoved, message)
 }
 
-async fn rebase_in_tree(job: &Job, tree: &Tree) -> Result<Event> {
-    let onto = required("recorded_target_sha", job.recorded_target_sha.as_ref())?;
-    // Git would take along what came since the tip was frozen.
-    if tree.head().await? != Some(required("head_sha", job.head_sha.as_ref())?) {
-        return Ok(Event::Blocked(moved_away(job)));
-    }
-    Ok(match tree.rebase(&onto).await? {
+/// The frozen tip, and the commit that it is rebased onto.
+fn rebase_ends(job: &Job) -> Result<(Sha, Sha)> {
+    Ok((
+        required("head_sha", job.head_sha.as_ref())?,
+        required("recorded_target_sha", job.recorded_target_sha.as_ref())?,
+    ))
+}
+
+fn after_rebase(job: &Job, outcome: RebaseOutcome) -> Event {
+    match outcome {
         RebaseOutcome::Done { head } => Event::Rebased { head: head.to_string() },
+        RebaseOutcome::Moved { kept } => {
+            let mut block = moved_away(job);
+            if let Some(kept) = kept {
+                block.message.push_str(&format!("; what was committed meanwhile is also kept in {kept}"));
+            }
+            Event::Blocked(block)
+        }
         RebaseOutcome::Conflict { files } => Event::Blocked(decide::conflict(job, texts(&files))),
         RebaseOutcome::Failed { message } => failed(format!(
             "git could not rebase `{}` onto `{}`: {message}; settle it in {} and land again",
             job.branch, job.target_branch, job.worktree_path
         )),
-    })
+    }
 }
 
 /// Moves the target by compare-and-swap, then the checkouts of it; takes the target back when one of them refuses.

@@ -28,6 +28,8 @@ pub enum Action {
     ApplyRebase,
     /// Let git rebase in the worktree.
     RebaseInTree,
+    /// Go on from a rebase of ours that nobody saw the end of, if it is one.
+    TakeRebase,
     /// Run the gate.
     RunGate,
     /// Move the target and its checkouts.
@@ -50,6 +52,7 @@ impl Action {
             Action::ComputeRebase => "compute rebase",
             Action::ApplyRebase => "apply rebase",
             Action::RebaseInTree => "rebase in tree",
+            Action::TakeRebase => "take rebase",
             Action::RunGate => "run gate",
             Action::Swap => "swap",
             Action::CatchUpCheckouts => "catch up checkouts",
@@ -205,12 +208,8 @@ fn rebase(job: &Job, facts: &Facts) -> Action {
     }
     if facts.tip != job.head_sha {
         // Only a rebase that this job started, and that ran to its end, may have moved the branch.
-        return match &facts.tip {
-            Some(tip) if job.rebase_started && tree.rebase_finished && facts.on_top => {
-                Action::Record(Event::Rebased { head: tip.clone() })
-            }
-            _ => branch_moved(job, facts),
-        };
+        let may = job.rebase_started && facts.on_top && facts.tip.is_some();
+        return if may { Action::TakeRebase } else { branch_moved(job, facts) };
     }
     if tree.changed + tree.untracked > 0 {
         return dirty(job, tree);

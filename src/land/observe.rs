@@ -29,8 +29,6 @@ pub struct TreeFacts {
     pub operation: Option<Operation>,
     /// Whether an open rebase has stopped for its owner, rather than having been cut off.
     pub rebase_stopped: bool,
-    /// Whether the last thing that moved HEAD was a rebase that ended.
-    pub rebase_finished: bool,
 }
 
 /// Where the worktree is.
@@ -181,7 +179,6 @@ async fn look(tree: &Tree, job: &Job) -> Result<TreeFacts> {
         conflicted: conflicted(&status),
         branch: status.branch,
         rebase_stopped: operation.is_some_and(Operation::is_rebase) && tree.rebase_stopped(),
-        rebase_finished: tree.last_move_was_rebase(),
         operation,
     })
 }

@@ -131,8 +131,9 @@ async fn everything(place: &Place, git: &Git, root: &Path) {
             "mine",
         ],
     );
-    let RebaseOutcome::Done { head: rebased } = tree.rebase(&head).await.unwrap() else { panic!() };
-    let RebaseOutcome::Conflict { .. } = tree.rebase(&side).await.unwrap() else { panic!() };
+    let tip = tree.head().await.unwrap().unwrap();
+    let RebaseOutcome::Done { head: rebased } = tree.rebase(&tip, &head).await.unwrap() else { panic!() };
+    let RebaseOutcome::Conflict { .. } = tree.rebase(&rebased, &side).await.unwrap() else { panic!() };
     tree.conflicted_files().await.unwrap();
     tree.abort_rebase().await.unwrap();
     assert_eq!(tree.head().await.unwrap(), Some(rebased.clone()));

@@ -35,7 +35,7 @@ async fn life(place: &Place, git: &Git, root: &Path) {
         assert!(primary.status().await.unwrap().is_clean());
     }
     let replay = repo.replay(&work, &onto).await.unwrap();
-    let RebaseOutcome::Done { head } = tree.rebase(&onto).await.unwrap() else { panic!() };
+    let RebaseOutcome::Done { head } = tree.rebase(&work, &onto).await.unwrap() else { panic!() };
     if let Replay::Done { head: replayed } = replay {
         assert_eq!(repo.tree_of(&replayed).await.unwrap(), repo.tree_of(&head).await.unwrap());
     }

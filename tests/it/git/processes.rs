@@ -157,7 +157,7 @@ async fn processes_are_counted_and_do_not_creep_up() {
         }
         Replay::NotProvable { .. } if !proven => {
             count("replay that proves nothing");
-            let RebaseOutcome::Done { head } = tree.rebase(&onto).await.unwrap() else { panic!() };
+            let RebaseOutcome::Done { head } = tree.rebase(&tip, &onto).await.unwrap() else { panic!() };
             count("rebase");
             head
         }

@@ -142,7 +142,7 @@ fn in_conflict(place: &Place, root: &Path) -> Vec<PathBuf> {
 /// Rebases as a land does where nothing is proven, and holds that against a plain rebase.
 async fn compare_real(place: &Place, root: &Path, tip: &Sha, onto: &Sha) {
     let tree = place.git.tree(root).unwrap();
-    let outcome = tree.rebase(onto).await.unwrap();
+    let outcome = tree.rebase(tip, onto).await.unwrap();
     let made = contents(place, root, "main", "HEAD");
     tree.abort_rebase().await.unwrap();
     place.run(root, ["reset", "--quiet", "--hard", tip.as_str()]);
@@ -157,6 +157,7 @@ async fn compare_real(place: &Place, root: &Path, tip: &Sha, onto: &Sha) {
             assert_eq!(files, in_conflict(place, root));
         }
         RebaseOutcome::Failed { message } => assert!(!rebased, "{message}"),
+        RebaseOutcome::Moved { kept } => panic!("nobody else is at work, and yet: {kept:?}"),
     }
 }
 
@@ -336,9 +337,9 @@ async fn nothing_to_do_and_moving_forward_are_told() {
     }
     // The same from a real rebase.
     let tree = place.git.tree(&root).unwrap();
-    assert_eq!(tree.rebase(&base).await.unwrap(), RebaseOutcome::Done { head: tip.clone() });
+    assert_eq!(tree.rebase(&tip, &base).await.unwrap(), RebaseOutcome::Done { head: tip.clone() });
     place.run(&root, ["checkout", "--quiet", "-b", "behind", base.as_str()]);
-    assert_eq!(tree.rebase(&tip).await.unwrap(), RebaseOutcome::Done { head: tip });
+    assert_eq!(tree.rebase(&base, &tip).await.unwrap(), RebaseOutcome::Done { head: tip });
 }
 
 #[tokio::test]
@@ -353,7 +354,7 @@ async fn without_a_committer_nothing_is_made() {
     }
     let tree = place.git.tree(&place.path().join("shop")).unwrap();
     place.run(tree.root(), ["checkout", "--quiet", "feat"]);
-    let error = tree.rebase(&onto).await.unwrap_err();
+    let error = tree.rebase(&tip, &onto).await.unwrap_err();
     assert!(error.to_string().contains("user.name"), "{error}");
     assert_eq!(tree.operation(), None);
     assert_eq!(tree.head().await.unwrap(), Some(tip));

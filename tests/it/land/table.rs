@@ -113,7 +113,7 @@ fn all_facts() -> Vec<Facts> {
         for (changed, untracked) in [(0, 0), (1, 0), (0, 1)] {
             for hidden in [vec![], vec!["config".to_owned()]] {
                 for operation in [None, Some(Operation::Rebase), Some(Operation::Merge)] {
-                    for (stopped, finished) in [(false, false), (true, false), (false, true)] {
+                    for rebase_stopped in [false, true] {
                         places.push(Place::Ours(TreeFacts {
                             branch: branch.map(str::to_owned),
                             head: Some(HEAD.into()),
@@ -122,8 +122,7 @@ fn all_facts() -> Vec<Facts> {
                             hidden: hidden.clone(),
                             conflicted: Vec::new(),
                             operation,
-                            rebase_stopped: stopped,
-                            rebase_finished: finished,
+                            rebase_stopped,
                         }));
                     }
                 }
@@ -219,6 +218,12 @@ fn every_decision_is_allowed_and_none_is_reckless() {
                     Action::ComputeRebase | Action::RebaseInTree => {
                         assert_eq!((*phase, facts.tip.as_deref()), (Phase::Rebase, Some(HEAD)), "{}", context());
                         assert_eq!(tree(facts).changed + tree(facts).untracked, 0, "{}", context());
+                    }
+                    Action::TakeRebase => {
+                        let moved = matches!(facts.tip.as_deref(), Some(REBASED | OTHER)) && facts.on_top;
+                        let ours = *phase == Phase::Rebase && job.rebase_started && job.rebased_sha.is_none();
+                        assert!(ours && moved && tree(facts).operation.is_none(), "{}", context());
+                        assert_eq!(tree(facts).branch.as_deref(), Some("work"), "{}", context());
                     }
                     Action::ApplyRebase => {
                         assert!(matches!(facts.tip.as_deref(), Some(HEAD | REBASED)), "{}", context());
