@@ -4,6 +4,7 @@
 //! 1. A branch goes by compare-and-swap from the commit that was judged, after the audit log has named that commit.
 //! 2. Without force only what [`unsaved_work::branch_kept_by`] finds kept elsewhere goes; what is deleted at the same time
 //!    keeps nothing.
+//! 3. A backup ref that moves leaves no commit without a ref.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -38,10 +39,10 @@ pub fn head_backup_ref(worktree_id: &str) -> String {
 #[must_use]
 pub fn owner_of(name: &str) -> &str {
     let id = name.strip_prefix(BACKUPS).unwrap_or(name);
-    id.split_once(".head").map_or(id, |(id, _)| id)
+    id.split_once('.').map_or(id, |(id, _)| id)
 }
 
-/// Points the backup ref of a worktree at `tip`, whatever it pointed at before.
+/// Points the backup ref of a worktree at `tip`. What it pointed at before, and `tip` does not contain, is kept beside it.
 ///
 /// # Errors
 /// What git reports, also when the ref moves under this call.
@@ -49,22 +50,31 @@ pub async fn backup(repo: &Repo, record: &Record, tip: &Sha) -> Result<()> {
     keep(repo, &backup_ref(&record.worktree_id), tip).await
 }
 
-/// Points a backup ref at `tip`.
+/// Points a backup ref at `tip`. A commit that only it may still name gets a ref of its own first, `<name>.<commit>`.
 ///
 /// # Errors
 /// Those of [`backup`].
 pub async fn keep(repo: &Repo, name: &str, tip: &Sha) -> Result<()> {
     let expected = match repo.ref_sha(name).await? {
         Some(old) if old == *tip => return Ok(()),
-        Some(old) => Expected::Is(old),
+        Some(old) => {
+            if !repo.is_ancestor(&old, tip).await? {
+                point(repo, &format!("{name}.{old}"), &old, Expected::Absent).await?;
+            }
+            Expected::Is(old)
+        }
         None => Expected::Absent,
     };
+    point(repo, name, tip, expected).await
+}
+
+async fn point(repo: &Repo, name: &str, tip: &Sha, expected: Expected) -> Result<()> {
     match repo.update_ref(name, tip, expected, "worktree: keep the last tip").await? {
-        RefUpdate::Done => Ok(()),
-        RefUpdate::Lost { .. } => Err(Error::new(
+        RefUpdate::Lost { current } if current.as_ref() != Some(tip) => Err(Error::new(
             Code::GitFailed,
             format!("the backup ref {name} moved while it was being written; repeat the call"),
         )),
+        RefUpdate::Done | RefUpdate::Lost { .. } => Ok(()),
     }
 }
 

@@ -27,6 +27,27 @@ async fn a_gate_that_could_not_do_its_work_blames_nobody() {
     assert_eq!(repository.sha("main"), before);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_land_keeps_what_the_first_one_had_kept_branch_invariant_3() {
+    let stand = Stand::dev().await;
+    let repository = stand.repository("shop");
+    let mut events = stand.hear().await;
+    let created = stand.create(&repository).await;
+    let backup = format!("refs/iii/wt-backup/{}", created.id);
+    let kept = || repository.git(&["for-each-ref", "--format=%(refname) %(objectname)", "refs/iii"]);
+    let mut last = String::new();
+    for file in ["apples", "plums"] {
+        last = created.checkout.commit(file, "3\n");
+        stand.land(&created, json!({"test_cmd": "exit 1"})).await;
+        events.blocked(&created.id).await;
+        assert_eq!(kept().trim(), format!("{backup} {last}"), "the later one contains the earlier one");
+    }
+    created.checkout.git(&["commit", "--quiet", "--amend", "--message", "Plums, in other words"]);
+    stand.land(&created, json!({"test_cmd": "true"})).await;
+    events.landed(&created.id).await;
+    assert_eq!(kept().trim(), format!("{backup}.{last} {last}"), "no branch contains it");
+}
+
 /// Below and above the limit at which a command goes to the background, the same holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_bound_is_kept_in_the_foreground() {

@@ -165,9 +165,12 @@ async fn a_backup_that_a_worktree_needs_is_not_swept_and_nothing_goes_without_a_
     let (record, checkout) = bench.create(&repository).await;
     let head = checkout.commit("apples", "3\n");
     let backup = format!("refs/iii/wt-backup/{}", record.worktree_id);
+    let earlier = format!("{backup}.{head}");
     repository.git(&["update-ref", "--create-reflog", &backup, &head]);
+    repository.git(&["update-ref", "--create-reflog", &earlier, &head]);
     let stray = "refs/iii/wt-backup/wt_00000000dead";
     repository.git(&["update-ref", "--create-reflog", stray, &head]);
+    repository.git(&["update-ref", "--create-reflog", &format!("{stray}.{head}"), &head]);
     let unknown = "refs/iii/wt-backup/wt_00000000beef";
     repository.git(&["update-ref", unknown, &head]);
     std::fs::remove_file(repository.path().join(".git/logs").join(unknown)).unwrap_or_default();
@@ -181,7 +184,7 @@ async fn a_backup_that_a_worktree_needs_is_not_swept_and_nothing_goes_without_a_
     let refs = repository.refs();
     // The dates of commits and reflogs in these tests lie in the past: see how old the stray one looked.
     assert!(!refs.contains(stray), "{refs} at {now}");
-    assert!(refs.contains(&backup) && refs.contains(unknown), "{refs}");
+    assert!(refs.contains(&format!("{backup} ")) && refs.contains(&earlier) && refs.contains(unknown), "{refs}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
