@@ -114,6 +114,21 @@ pub fn entry_for(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry
     }
 }
 
+/// The entry that an interrupted add had only begun for `root`, and that names nothing yet.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn half_made(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
+    let Some(name) = root.file_name() else { return Ok(None) };
+    let entry = half_made_as(common_dir, name, root);
+    let is_dir = found(entry.dir.symlink_metadata())?.is_some_and(|meta| meta.is_dir());
+    Ok((is_dir && read_entry(common_dir, name.to_owned())?.is_none()).then_some(entry))
+}
+
+fn half_made_as(common_dir: &Path, name: &OsStr, root: &Path) -> AdminEntry {
+    AdminEntry { name: name.to_owned(), dir: common_dir.join("worktrees").join(name), gitdir: root.join(".git") }
+}
+
 /// [`entry_for`] by looking through all entries.
 fn find(common_dir: &Path, root: &Path) -> io::Result<Option<AdminEntry>> {
     let plain = root.join(".git");
@@ -292,7 +307,10 @@ pub(super) fn add(common_dir: &Path, root: &Path, head: &str, reason: &str) -> i
     put_in_place(&dir, "commondir", b"../..\n", false)?;
     fs::create_dir(dir.join("refs"))?;
     step("a directory without .git")?;
-    put_in_place(&root, ".git", &link_to(&dir), false)
+    // In place: half of a `.git` file is known for what it is when the process is killed here, a draft beside it is not.
+    let mut dot_git = OpenOptions::new().write(true).create_new(true).open(root.join(".git"))?;
+    step("an empty .git")?;
+    dot_git.write_all(&link_to(&dir))
 }
 
 /// A path as the files of an entry hold it.
@@ -426,9 +444,8 @@ pub(super) fn take_back(common_dir: &Path, root: &Path, reason: &str, known: &BT
         }
     }
     for name in names(common_dir)?.difference(known) {
-        let dir = common_dir.join("worktrees").join(name);
         let complete = read_entry(common_dir, name.clone())?;
-        let half_made = AdminEntry { name: name.clone(), dir, gitdir: root.join(".git") };
+        let half_made = half_made_as(common_dir, name, root);
         let ours = match &complete {
             Some(entry) => entry.gitdir.parent().map(settled) == Some(settled(root)),
             None => lock_reason(&half_made)?.as_deref() == Some(reason.trim_end()),

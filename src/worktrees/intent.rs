@@ -139,8 +139,10 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bo
         }
         std::fs::remove_dir(root).map_err(|error| failed(root, error))?;
     }
-    if let Some(entry) = &entry {
-        admin::drop_entry(repo.common_dir(), entry).map_err(|error| failed(root, error))?;
+    // The name is the id that the note gives, so that what bears it and names nothing is what this create had begun.
+    let entry = entry.map_or_else(|| admin::half_made(repo.common_dir(), root), |entry| Ok(Some(entry)));
+    if let Some(entry) = entry.map_err(|error| failed(root, error))? {
+        admin::drop_entry(repo.common_dir(), &entry).map_err(|error| failed(root, error))?;
     }
     take_back_branch(repo, intent, &start).await?;
     Ok(true)

@@ -391,10 +391,16 @@ impl Stage {
             let branches = self.repository.git(&["for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/iii"]);
             let branches: BTreeSet<String> = branches.lines().map(str::to_owned).collect();
             let git_dir = std::fs::read_dir(self.repository.path().join(".git")).unwrap();
+            let entries = std::fs::read_dir(self.repository.path().join(".git/worktrees")).unwrap();
+            let entries: BTreeSet<String> = entries.map(|entry| name(&entry.unwrap().path())).collect();
             let notes = git_dir.filter(|one| name(&one.as_ref().unwrap().path()).contains("creating")).count();
-            (known == *expected && directories == *expected && branches == *recorded && notes == 0)
+            (known == *expected
+                && entries == *expected
+                && directories == *expected
+                && branches == *recorded
+                && notes == 0)
                 .then_some(())
-                .ok_or_else(|| format!("{known:?} {directories:?} {branches:?} {notes} notes"))
+                .ok_or_else(|| format!("{known:?} {entries:?} {directories:?} {branches:?} {notes} notes"))
         })
         .await;
         assert_eq!(
@@ -429,8 +435,10 @@ async fn killed_at_every_point_of_handing_out_and_filling_invariant_3() {
     assert!(points.len() >= 12, "only {} points: {points:#?}", points.len());
     let looks = ["rev-parse", "config", "status", "ls-files", "rev-list", "for-each-ref"];
     let only_looks = |at: usize| looks.iter().any(|command| points[at].ends_with(&format!("git git {command}")));
-    // Where the point before only looked, the disk is as it was.
-    let plans = (1..=points.len()).filter(|at| *at == 1 || !only_looks(at - 2)).map(|at| format!("kill before {at}"));
+    let adds = |at: usize| points[at].contains(" add ");
+    // Where the point before only looked, the disk is as it was; but adding a worktree writes before its first point.
+    let plans = (1..=points.len()).filter(|at| *at == 1 || adds(at - 1) || !only_looks(at - 2));
+    let plans = plans.map(|at| format!("kill before {at}"));
     let mut shares = vec![Vec::new(); 3];
     for (at, plan) in plans.enumerate() {
         shares[at % 3].push(plan);
