@@ -171,7 +171,7 @@ async fn processes_are_counted_and_do_not_creep_up() {
     let rebasing = if proven {
         [("replay of one commit", 5), ("move_to", 2)]
     } else {
-        [("replay that proves nothing", 3), ("rebase", 5)]
+        [("replay that proves nothing", 4), ("rebase", 6)]
     };
     let mut wanted = vec![
         ("discover", 1),

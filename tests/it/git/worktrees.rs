@@ -218,7 +218,6 @@ fn entry_of(root: &Path, name: &str) -> Vec<(String, String)> {
     let dir = root.join(".git/worktrees").join(name);
     let files = ["HEAD", "commondir", "gitdir", "locked"];
     let of = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap().replace(name, "<name>");
-    assert!(dir.join("refs").is_dir());
     files.map(|file| (file.to_owned(), of(file))).to_vec()
 }
 
@@ -255,6 +254,8 @@ async fn what_is_added_is_what_git_would_add() {
             wanted[0].1 = format!("ref: refs/heads/{branch}\n");
         }
         assert_eq!(entry_of(&root, &ours), wanted, "{branch:?}");
+        // Git makes it since 2.45; the ref backend of an older one makes it when it needs it.
+        assert!(root.join(".git/worktrees").join(&ours).join("refs").is_dir());
         let link =
             |name: &str| std::fs::read_to_string(beside.join(name).join(".git")).unwrap().replace(name, "<name>");
         assert_eq!(link(&ours), link(&theirs));

@@ -100,7 +100,13 @@ async fn the_processes_of_each_call_are_as_reviewed() {
     let pruned = tally.of("prune of five of ten", prune::run(ctx, request(json!({})))).await;
     assert_eq!((pruned.pruned.len(), pruned.skipped.len()), (5, 5));
 
-    let mut goldens = Goldens::at("processes");
+    // An older git proves no replay, and answers for one branch at a time: how often then depends on which of the
+    // worktrees, that are looked at side by side, asks first for what another one needs, too.
+    let replays = repository.can_replay();
+    if !replays {
+        tally.counts.remove("prune of none of five").unwrap();
+    }
+    let mut goldens = Goldens::at(if replays { "processes" } else { "processes_before_git_2.41" });
     goldens.check("calls.json", &(serde_json::to_string_pretty(&tally.counts).unwrap() + "\n"));
     goldens.finish();
 }
