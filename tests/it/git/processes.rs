@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::replaying::can_replay;
 use super::sealed::{Place, add, script};
+use crate::support::seal::can_replay;
 use worktree::git::{Expected, Git, GitError, MoveOutcome, RebaseOutcome, RefUpdate, Replay};
 
 /// The layer with `body` as its git.
@@ -147,7 +147,7 @@ async fn processes_are_counted_and_do_not_creep_up() {
     let onto = place.commit(&root, "b", "1\n");
     assert_eq!(repo.resolve_commit("main").await.unwrap().as_ref(), Some(&onto));
     count("resolve_commit of a branch");
-    let proven = can_replay(&place);
+    let proven = can_replay();
     let head = match repo.replay(&tip, &onto).await.unwrap() {
         Replay::Done { head } if proven => {
             count("replay of one commit");

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::histories::{Change, Files, apply, change, commit, import};
 use super::sealed::{Place, put, script};
+use crate::support::seal::can_replay;
 use worktree::git::{Policy, RebaseOutcome, Replay, Repo, Sha, Signing};
 
 /// A commit: what it changes, and what it says.
@@ -99,15 +100,10 @@ fn contents(place: &Place, root: &Path, from: &str, to: &str) -> Vec<Vec<u8>> {
 /// What a git says of every replay that cannot take attributes from a commit, as those before 2.41.
 const UNABLE: &str = "this git cannot take attributes from a commit";
 
-/// Whether this git can prove a replay at all.
-pub fn can_replay(place: &Place) -> bool {
-    place.try_run(&place.path(), ["--attr-source=HEAD", "version"]).0
-}
-
 /// A replay. `None` with a git that proves nothing, and says so.
-async fn replayed(place: &Place, repo: &Repo, tip: &Sha, onto: &Sha) -> Option<Replay> {
+async fn replayed(repo: &Repo, tip: &Sha, onto: &Sha) -> Option<Replay> {
     let replay = repo.replay(tip, onto).await.unwrap();
-    if can_replay(place) {
+    if can_replay() {
         return Some(replay);
     }
     assert_eq!(replay, Replay::NotProvable { why: UNABLE.to_owned() });
@@ -115,16 +111,16 @@ async fn replayed(place: &Place, repo: &Repo, tip: &Sha, onto: &Sha) -> Option<R
 }
 
 /// The replay is done, wherever it can be.
-async fn is_done(place: &Place, repo: &Repo, tip: &Sha, onto: &Sha) {
-    match replayed(place, repo, tip, onto).await {
+async fn is_done(repo: &Repo, tip: &Sha, onto: &Sha) {
+    match replayed(repo, tip, onto).await {
         Some(Replay::Done { .. }) | None => {}
         Some(other) => panic!("{other:?}"),
     }
 }
 
 /// The replay is not provable, for a reason with these words.
-async fn is_doubtful(place: &Place, repo: &Repo, tip: &Sha, onto: &Sha, words: &str) {
-    match replayed(place, repo, tip, onto).await {
+async fn is_doubtful(repo: &Repo, tip: &Sha, onto: &Sha, words: &str) {
+    match replayed(repo, tip, onto).await {
         Some(Replay::NotProvable { why }) => assert!(why.to_lowercase().contains(&words.to_lowercase()), "{why}"),
         None => {}
         Some(other) => panic!("{words}: {other:?}"),
@@ -224,7 +220,7 @@ fn a_replay_makes_what_a_rebase_makes_invariant_1_and_2() {
         Ok(())
     });
     outcome.unwrap();
-    if can_replay(&Place::new()) {
+    if can_replay() {
         let compared = counts.get("done").unwrap_or(&0) + counts.get("conflict").unwrap_or(&0);
         assert!(compared * 10 > cases, "a test that compares nothing: {counts:?}");
     } else {
@@ -247,7 +243,7 @@ async fn apart(place: &Place) -> (PathBuf, Repo, Sha, Sha) {
 async fn what_a_setting_could_change_is_not_provable_invariant_4() {
     let place = Place::new();
     let (root, repo, tip, onto) = apart(&place).await;
-    is_done(&place, &repo, &tip, &onto).await;
+    is_done(&repo, &tip, &onto).await;
     for (key, value) in [
         ("merge.renames", "false"),
         ("diff.renames", "copies"),
@@ -264,22 +260,22 @@ async fn what_a_setting_could_change_is_not_provable_invariant_4() {
         ("extensions.worktreeConfig", "true"),
     ] {
         place.run(&root, ["config", key, value]);
-        is_doubtful(&place, &repo, &tip, &onto, key).await;
+        is_doubtful(&repo, &tip, &onto, key).await;
         place.run(&root, ["config", "--unset", key]);
     }
     place.run(&root, ["config", "commit.gpgSign", "true"]);
-    is_done(&place, &repo, &tip, &onto).await;
+    is_done(&repo, &tip, &onto).await;
     for signing in [Signing::Keep, Signing::Fail] {
         let signed = repo.with_git(&place.git.with_policy(Policy { signing, ..Policy::default() }));
-        is_doubtful(&place, &signed, &tip, &onto, "signed").await;
+        is_doubtful(&signed, &tip, &onto, "signed").await;
     }
     for hook in ["pre-rebase", "prepare-commit-msg", "post-rewrite"] {
         let path = root.join(".git/hooks").join(hook);
         script(&path, "exit 0");
-        is_doubtful(&place, &repo, &tip, &onto, hook).await;
+        is_doubtful(&repo, &tip, &onto, hook).await;
         std::fs::remove_file(path).unwrap();
     }
-    is_done(&place, &repo, &tip, &onto).await;
+    is_done(&repo, &tip, &onto).await;
 }
 
 #[tokio::test]
@@ -289,7 +285,7 @@ async fn what_a_rebase_would_leave_out_or_change_is_not_provable() {
     let on = |name: &str| place.run(&root, ["checkout", "--quiet", "-B", name, tip.as_str()]);
     on("empty");
     place.run(&root, ["commit", "--quiet", "--allow-empty", "--message", "nothing"]);
-    is_doubtful(&place, &repo, &place.head(&root), &onto, "changes nothing").await;
+    is_doubtful(&repo, &place.head(&root), &onto, "changes nothing").await;
     on("merge");
     place.run(&root, ["merge", "--quiet", "--no-ff", "--message", "m", onto.as_str()]);
     let merged = place.commit(&root, "c", "1\n");
@@ -297,28 +293,28 @@ async fn what_a_rebase_would_leave_out_or_change_is_not_provable() {
         place.run(&root, ["checkout", "--quiet", "main"]);
         place.commit(&root, "d", "1\n")
     };
-    is_doubtful(&place, &repo, &merged, &onto_more, "merge").await;
+    is_doubtful(&repo, &merged, &onto_more, "merge").await;
     // A change that the new base has already, as its own commit and as part of another.
     place.run(&root, ["cherry-pick", tip.as_str()]);
-    is_doubtful(&place, &repo, &tip, &place.head(&root), "already").await;
+    is_doubtful(&repo, &tip, &place.head(&root), "already").await;
     place.run(&root, ["reset", "--quiet", "--hard", onto.as_str()]);
     put(&root, "more", "x\n");
     let both = place.commit(&root, "a", "1\n");
-    is_doubtful(&place, &repo, &tip, &both, "become empty").await;
+    is_doubtful(&repo, &tip, &both, "become empty").await;
     // A header of another encoding.
     on("latin");
     put(&root, "l", "1\n");
     place.run(&root, ["add", "l"]);
     place.run(&root, ["-c", "i18n.commitEncoding=ISO-8859-1", "commit", "--quiet", "--message", "x"]);
-    is_doubtful(&place, &repo, &place.head(&root), &onto, "encoding").await;
+    is_doubtful(&repo, &place.head(&root), &onto, "encoding").await;
     // A submodule.
     on("sub");
     place.run(&root, ["update-index", "--add", "--cacheinfo", &format!("160000,{onto},sub")]);
     place.run(&root, ["commit", "--quiet", "--message", "sub"]);
-    is_doubtful(&place, &repo, &place.head(&root), &onto, "submodule").await;
+    is_doubtful(&repo, &place.head(&root), &onto, "submodule").await;
     place.run(&root, ["checkout", "--quiet", "--force", "--orphan", "alone"]);
     let alone = place.commit(&root, "z", "1\n");
-    is_doubtful(&place, &repo, &alone, &onto, "nothing in common").await;
+    is_doubtful(&repo, &alone, &onto, "nothing in common").await;
 }
 
 #[tokio::test]
@@ -329,10 +325,10 @@ async fn nothing_to_do_and_moving_forward_are_told() {
     let tip = place.commit(&root, "a", "1\n");
     let repo = place.open(&root).await;
     assert_eq!(repo.replay(&tip, &tip).await.unwrap(), Replay::UpToDate);
-    if let Some(replay) = replayed(&place, &repo, &tip, &base).await {
+    if let Some(replay) = replayed(&repo, &tip, &base).await {
         assert_eq!(replay, Replay::UpToDate);
     }
-    if let Some(replay) = replayed(&place, &repo, &base, &tip).await {
+    if let Some(replay) = replayed(&repo, &base, &tip).await {
         assert_eq!(replay, Replay::Done { head: tip.clone() });
     }
     // The same from a real rebase.
@@ -348,7 +344,7 @@ async fn without_a_committer_nothing_is_made() {
     let (_, _, tip, onto) = apart(&place).await;
     std::fs::write(place.path().join("home/.gitconfig"), "[user]\nuseConfigOnly = true\n").unwrap();
     let repo = place.open(&place.path().join("shop")).await;
-    if can_replay(&place) {
+    if can_replay() {
         let error = repo.replay(&tip, &onto).await.unwrap_err();
         assert!(error.to_string().contains("user.name"), "{error}");
     }

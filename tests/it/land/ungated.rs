@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::seal::can_replay;
 use crate::support::{Seal, Stand, until};
 
 /// What is kept of a worktree whose branch has landed follows the target, with every change in it.
@@ -45,7 +46,7 @@ async fn a_worktree_that_cannot_follow_stays_as_it_is() {
     repository.git(&["commit", "--quiet", "--message", "Add pears"]);
     let before = repository.sha("main");
     stand.land(&created, json!({})).await;
-    if repository.can_replay() {
+    if can_replay() {
         let event = events.landed(&created.id).await;
         let reason = event["kept_reason"].as_str().unwrap();
         let told = ["stays at", "pears", "git rebase main"];
@@ -81,7 +82,7 @@ async fn a_land_that_is_blocked_leaves_its_worktree_where_it_was() {
     assert_eq!(at, repository.sha(&created.branch));
     assert_eq!(created.checkout.git(&["status", "--porcelain"]), "");
     let record = stand.client.ok("worktree::get", json!({"worktree_id": created.id})).await;
-    let stands_on = if repository.can_replay() {
+    let stands_on = if can_replay() {
         assert_eq!(at, head);
         base
     } else {

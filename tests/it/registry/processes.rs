@@ -10,6 +10,7 @@ use worktree::worktrees::{claim, create, get, list, prune, release, remove, stat
 use super::bench::Bench;
 use crate::support::Seal;
 use crate::support::golden::Goldens;
+use crate::support::seal::can_replay;
 
 /// Counts what the calls of a bench start, by what they are called here.
 struct Tally<'a> {
@@ -102,7 +103,7 @@ async fn the_processes_of_each_call_are_as_reviewed() {
 
     // An older git proves no replay, and answers for one branch at a time: how often then depends on which of the
     // worktrees, that are looked at side by side, asks first for what another one needs, too.
-    let replays = repository.can_replay();
+    let replays = can_replay();
     if !replays {
         tally.counts.remove("prune of none of five").unwrap();
     }

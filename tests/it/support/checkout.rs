@@ -109,11 +109,6 @@ impl Checkout {
         if hostile::is_armed(&self.seal) { hostile::calm(&self.seal) } else { self.seal.join("home/.gitconfig") }
     }
 
-    /// Whether this git can tell what a rebase makes before there is one: before 2.41 it is done in the worktree at once.
-    pub fn can_replay(&self) -> bool {
-        self.try_git(&["--attr-source=HEAD", "version"]).status.success()
-    }
-
     pub fn try_git(&self, arguments: &[&str]) -> Output {
         let mut command = sealed("git", &self.seal);
         command.current_dir(&self.directory).args(arguments).env("GIT_EDITOR", "true");

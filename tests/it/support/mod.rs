@@ -10,7 +10,7 @@ pub mod hostile;
 pub mod mounts;
 mod process;
 mod relay;
-mod seal;
+pub mod seal;
 pub mod stand;
 pub mod stranger;
 

@@ -95,3 +95,9 @@ pub fn sealed(program: &str, seal: &Path) -> Command {
     command.env("RUST_BACKTRACE", "1").env("NO_COLOR", "1");
     command
 }
+
+/// Whether this git can tell what a rebase makes before there is one: before 2.41 it cannot take attributes from a
+/// commit, and the rebase is done in the worktree at once.
+pub fn can_replay() -> bool {
+    sealed("git", Path::new("/")).args(["--attr-source=HEAD", "version"]).output().unwrap().status.success()
+}
