@@ -307,10 +307,7 @@ pub(super) fn add(common_dir: &Path, root: &Path, head: &str, reason: &str) -> i
     put_in_place(&dir, "commondir", b"../..\n", false)?;
     fs::create_dir(dir.join("refs"))?;
     step("a directory without .git")?;
-    // In place: half of a `.git` file is known for what it is when the process is killed here, a draft beside it is not.
-    let mut dot_git = OpenOptions::new().write(true).create_new(true).open(root.join(".git"))?;
-    step("an empty .git")?;
-    dot_git.write_all(&link_to(&dir))
+    write_dot_git(&root, &dir).map(drop)
 }
 
 /// A path as the files of an entry hold it.
@@ -318,9 +315,13 @@ fn line(path: &Path) -> Vec<u8> {
     [path.as_os_str().as_bytes(), b"\n"].concat()
 }
 
-/// What the `.git` file of a worktree holds.
-fn link_to(entry: &Path) -> Vec<u8> {
-    [b"gitdir: ", line(entry).as_slice()].concat()
+/// Writes the `.git` file of a worktree that has none, in place: when the process is killed meanwhile, half of a `.git`
+/// file is known for what it is, and a draft beside it would count as somebody's work.
+fn write_dot_git(root: &Path, entry: &Path) -> io::Result<File> {
+    let mut dot_git = OpenOptions::new().write(true).create_new(true).open(root.join(".git"))?;
+    step("an empty .git")?;
+    dot_git.write_all(&[b"gitdir: ", line(entry).as_slice()].concat())?;
+    Ok(dot_git)
 }
 
 /// A place at which a test may end the process: what is there now is all there is.
@@ -330,12 +331,14 @@ fn step(what: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the `.git` file of `root` name the entry.
+/// Makes the `.git` file of `root`, which nobody uses yet, name the entry. On return it is on the disk.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// When the file cannot be written; there may be none then, and the same call can be made again.
 pub fn point_to(entry: &AdminEntry, root: &Path) -> io::Result<()> {
-    replace(root, ".git", &link_to(&entry.dir))
+    found(fs::remove_file(root.join(".git")))?;
+    write_dot_git(root, &entry.dir)?.sync_all()?;
+    File::open(root)?.sync_all()
 }
 
 fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
@@ -454,11 +457,21 @@ pub(super) fn take_back(common_dir: &Path, root: &Path, reason: &str, known: &BT
             drop_entry(common_dir, &complete.unwrap_or(half_made))?;
         }
     }
-    if is_dir {
-        if found(root.join(".git").symlink_metadata())?.is_some_and(|meta| meta.is_file()) {
-            fs::remove_file(root.join(".git"))?;
-        }
-        fs::remove_dir(root)?;
-    }
+    remove_husk(root)?;
     Ok(true)
+}
+
+/// Removes the directory `root` and its `.git` file. What is no directory is left alone.
+///
+/// # Errors
+/// When there is anything else in it, which stays, or when it cannot be removed.
+pub fn remove_husk(root: &Path) -> io::Result<()> {
+    if !found(root.symlink_metadata())?.is_some_and(|meta| meta.is_dir()) {
+        return Ok(());
+    }
+    let dot_git = root.join(".git");
+    if found(dot_git.symlink_metadata())?.is_some_and(|meta| meta.is_file()) {
+        fs::remove_file(dot_git)?;
+    }
+    fs::remove_dir(root)
 }

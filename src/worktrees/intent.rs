@@ -132,13 +132,7 @@ async fn take_back_one(ctx: &Context, repo: &Repo, intent: &Intent) -> Result<bo
     let details = json!({"path": intent.path, "branch": intent.branch, "head_sha": intent.start, "cut_off": true});
     let event = Event::new(Action::RollBack, details).about(&intent.worktree_id, &repo.key());
     ctx.audit(event).await?;
-    if root.is_dir() {
-        let dot_git = root.join(".git");
-        if dot_git.is_file() {
-            std::fs::remove_file(&dot_git).map_err(|error| failed(&dot_git, error))?;
-        }
-        std::fs::remove_dir(root).map_err(|error| failed(root, error))?;
-    }
+    admin::remove_husk(root).map_err(|error| failed(root, error))?;
     // The name is the id that the note gives, so that what bears it and names nothing is what this create had begun.
     let entry = entry.map_or_else(|| admin::half_made(repo.common_dir(), root), |entry| Ok(Some(entry)));
     if let Some(entry) = entry.map_err(|error| failed(root, error))? {

@@ -1,5 +1,6 @@
 //! What was removed by force comes back, for as long as it is kept.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -216,4 +217,49 @@ async fn with_no_retention_nothing_is_kept() {
     bench.ctx.background.idle().await;
     assert_eq!(trash(&bench), 0);
     assert!(repository.branch(&record.branch).is_some());
+}
+
+/// Whoever restores may be killed anywhere: the same command again brings everything back, and nothing more. Once the
+/// directory is at its place, the next prune of the worker does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_was_killed_is_finished_by_another_one() {
+    let stand = Stand::dev_with(json!({"gates": {"allow_force": true}})).await;
+    let repository = stand.repository("shop");
+    let directory = stand.seal.path().join("fault");
+    std::fs::create_dir(&directory).unwrap();
+    let mut points = Vec::new();
+    let mut at = 0;
+    while at <= points.len() {
+        let plan = if at == 0 { "trace".to_owned() } else { format!("kill before {at}") };
+        let created = stand.create(&repository).await;
+        let head = work(&created.checkout);
+        let seen = |checkout: &Checkout| (checkout.git(&["status", "--porcelain"]), checkout.sha("HEAD"));
+        let before = seen(&created.checkout);
+        let gone = json!({"worktree_id": created.id, "force": true, "delete_branch": true});
+        stand.client.ok("worktree::remove", gone).await;
+        assert_eq!(repository.branch(&created.branch), None);
+        let restore = || stand.command(&["restore", &created.id, "--url", stand.url()]);
+        std::fs::write(directory.join("plan"), &plan).unwrap();
+        let ended = restore().env("WORKTREE_FAULT", &directory).output().unwrap();
+        std::fs::remove_file(directory.join("plan")).unwrap();
+        if at == 0 {
+            let trace = std::fs::read_to_string(directory.join("trace")).unwrap();
+            points = trace.lines().map(str::to_owned).collect();
+            assert!(points.iter().any(|point| point.ends_with("add an empty .git")), "{points:#?}");
+        } else {
+            assert_eq!(ended.status.signal(), Some(9), "{plan}: {ended:?}");
+            if points[at - 1].ends_with("state state::set worktree") {
+                // It is at its place, and its marker tells the worker what it is.
+                stand.client.ok("worktree::prune", json!({})).await;
+            } else {
+                let again = restore().output().unwrap();
+                assert!(again.status.success(), "{plan}, {:?}: {again:?}", points[at - 1]);
+            }
+        }
+        assert_eq!(seen(&created.checkout), before, "{plan}, {:?}", points.get(at.wrapping_sub(1)));
+        assert_eq!(repository.branch(&created.branch), Some(head), "{plan}");
+        let known = || async { stand.client.call("worktree::get", json!({"worktree_id": created.id})).await.ok() };
+        until("the record at the worker", known).await;
+        at += 1;
+    }
 }
