@@ -441,9 +441,13 @@ async fn clean_up(
     } else if let Place::NotOurs(why) = &seen.facts.place {
         return Ok(Some(Event::Finished { kept_reason: Some(why.clone()) }));
     } else if remove::is_left_in_trash(ctx, &record.worktree_id) {
-        // Cut off after its own rename. A directory that went another way may come back, so its entry stays.
+        // Cut off after its own rename.
         let _guard = ctx.registry.lock(&job.repo_key).await?;
         remove::finish_discard(ctx, record, seen.left_entry.as_ref())?;
+    } else if seen.left_entry.is_some() {
+        // It may come back, so its entry stays; without the record no sweep would look at that again.
+        let kept_reason = format!("{} is gone; a prune takes away what git still knows of it", record.path);
+        return Ok(Some(Event::Finished { kept_reason: Some(kept_reason) }));
     }
     delete_branch(ctx, job, seen, &merged).await?;
     Ok(Some(Event::Finished { kept_reason: None }))

@@ -2,9 +2,11 @@
 //! undisturbed run of the same case lists, so that a new step is covered by itself.
 
 use futures_util::future::join_all;
+use serde_json::json;
 
 use super::cases::{CASES, Case, Stage};
 use super::long;
+use crate::support::until;
 
 /// How many workers are disturbed side by side in one test.
 const SIDE_BY_SIDE: usize = 6;
@@ -201,4 +203,32 @@ async fn everything_twice_changes_nothing() {
         stage.unplan();
         assert_eq!(outcome, expected, "{case:?}\n{points:#?}\n{}", stage.stand.log());
     }
+}
+
+/// Somebody deletes the directory after the target has moved: the land ends, and what is left has a record, by which the
+/// next sweep finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_is_deleted_during_a_land_is_left_to_the_sweep() {
+    let mut stage = Stage::new().await;
+    let (_, points) = stage.undisturbed(Case::Clean).await;
+    let rename = points.iter().position(|point| point.ends_with("effect rename into the trash")).unwrap();
+    let play = stage.prepare(Case::Clean).await;
+    stage.plan(&format!("kill before {}", rename + 1));
+    stage.ask(&play).await.unwrap();
+    until("the planned end of the worker", || async { (!stage.stand.runs()).then_some(()) }).await;
+    stage.unplan();
+    let (repository, worktree) = (play.repository(), play.worktree());
+    std::fs::remove_dir_all(worktree.checkout.path()).unwrap();
+    stage.stand.restart().await;
+    let job = stage.ended(&play).await;
+    assert_eq!(job["blocked_code"], json!(null), "{job:#}");
+    assert_eq!(repository.sha("trunk"), job["merged_sha"].as_str().unwrap());
+    assert!(job["kept_reason"].as_str().unwrap().contains("is gone"), "{job:#}");
+    let id = json!({"worktree_id": worktree.id});
+    assert_eq!(stage.stand.client.ok("worktree::get", id.clone()).await["lifecycle"], "orphaned");
+    stage.stand.client.ok("worktree::prune", json!({})).await;
+    assert_eq!(stage.stand.client.call("worktree::get", id).await.unwrap_err().0, "W200");
+    assert!(!repository.path().join(".git/worktrees").join(&worktree.id).exists());
+    // The sweep deletes no branch of a worktree that it cannot look at.
+    assert_eq!(repository.branch("work").as_deref(), job["merged_sha"].as_str());
 }

@@ -380,8 +380,11 @@ async fn nothing_is_left_over(play: &Play, sites: &[Arc<Site>; 2]) {
         assert!(marker.ready, "{} was never finished", marker.record.path);
         marked.insert(PathBuf::from(marker.record.path));
     }
-    assert_eq!(recorded, listed, "registry and git");
-    assert_eq!(recorded, marked, "registry and markers");
+    let apart = |other: &BTreeSet<PathBuf>| -> Vec<String> {
+        recorded.symmetric_difference(other).map(|path| traces(play, sites, path)).collect()
+    };
+    assert_eq!(recorded, listed, "registry and git: {:#?}", apart(&listed));
+    assert_eq!(recorded, marked, "registry and markers: {:#?}", apart(&marked));
     // A directory that an agent made anew where the operator had deleted one is nobody's worktree, but holds its file.
     let strangers: Vec<&PathBuf> = on_disk.difference(&recorded).filter(|path| path.join(".git").exists()).collect();
     assert!(strangers.is_empty(), "on the disk, not in the registry: {strangers:?}");
@@ -399,4 +402,19 @@ async fn nothing_is_left_over(play: &Play, sites: &[Arc<Site>; 2]) {
         .filter(|name| name.starts_with("iii-worktree-") && !name.ends_with(".lock"))
         .collect();
     assert!(notes.is_empty(), "{notes:?}");
+}
+
+/// What can be found out about a worktree that should not be, or should.
+fn traces(play: &Play, sites: &[Arc<Site>; 2], path: &Path) -> String {
+    let names = |dir: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    };
+    let id = path.file_name().unwrap().to_str().unwrap();
+    let entry = play.repository.path().join(".git/worktrees").join(id);
+    let marker = std::fs::read_to_string(entry.join("iii-worktree.json"));
+    let filter = Filter { worktree_id: Some(id.to_owned()), ..Filter::default() };
+    let logged: Vec<_> = sites.iter().flat_map(|site| site.log().query(&filter).unwrap()).collect();
+    let (inside, entry) = (names(path), names(&entry));
+    format!("{id}: directory {inside:?}, entry {entry:?}, marker {marker:?}, logged {logged:#?}")
 }
