@@ -47,6 +47,7 @@ mod objects;
 mod operation;
 mod own_config;
 mod parse;
+mod person;
 mod plain_file;
 mod program;
 mod rebase;

@@ -1,12 +1,14 @@
 //! What an agent does in its worktree: edit files and run git, as a person at a keyboard would.
 //!
-//! The worker never sees any of this. It is the one place of the command line that starts programs.
+//! The worker never sees any of this.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use tokio::process::Command;
+use anyhow::Context as _;
+
+use super::stage::PATIENCE;
+use crate::git::Git;
 
 /// An agent at work in one directory.
 #[derive(Debug, Clone)]
@@ -42,31 +44,13 @@ impl Agent {
         self.git(["rev-parse", "HEAD"]).await
     }
 
-    /// Runs git and returns what it printed. Nothing of the caller's environment or configuration reaches it.
-    #[expect(clippy::disallowed_methods, reason = "the demo plays an agent, and an agent has a git of its own")]
+    /// Runs git and returns what it printed. Nothing of the caller's configuration reaches it.
     pub(super) async fn git<I, S>(&self, arguments: I) -> anyhow::Result<String>
     where
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
-        let mut command = Command::new("git");
-        command.args(arguments).current_dir(&self.directory).env_clear();
-        command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command
-            .env("HOME", &self.home)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_EDITOR", "true")
-            .env("LANG", "C.UTF-8");
-        for role in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{role}_NAME"), self.name);
-            command.env(format!("GIT_{role}_EMAIL"), format!("{}@demo.invalid", self.name));
-        }
-        command.stdin(std::process::Stdio::null()).kill_on_drop(true);
-        let output = command.output().await.context("starting git")?;
-        let text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-        if !output.status.success() {
-            bail!("git of {}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
-        }
-        Ok(text)
+        let printed = Git::new(PATIENCE).as_person((self.name, &self.home), &self.directory, arguments).await;
+        printed.with_context(|| format!("git of {}", self.name))
     }
 }

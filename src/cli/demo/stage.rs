@@ -24,7 +24,7 @@ use crate::cli::host::Host;
 use crate::engine::Options;
 
 /// Longest wait for anything; the whole tour takes a fraction of it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const EVENTS: [&str; 6] = ["created", "claimed", "released", "removed", "landed", "land-blocked"];
 
 /// A directory that is removed when it goes out of scope.
