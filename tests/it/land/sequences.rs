@@ -103,15 +103,14 @@ impl Sequence<'_> {
         let file = if self.dice.roll(4) == 0 { "common".to_owned() } else { format!("file-{}-{number}", self.seed) };
         let subject = format!("Commit {}-{number}", self.seed);
         let checkout = &self.known[at].checkout;
-        if !checkout.path().exists() {
-            return;
-        }
         // The directory may go away under this hand: then nothing was committed.
         if std::fs::write(checkout.path().join(&file), format!("{subject}\n")).is_err() {
             return;
         }
-        let staged = checkout.path().exists() && checkout.try_git(&["add", "--", &file]).status.success();
-        if staged && checkout.try_git(&["commit", "--quiet", "--message", &subject, "--", &file]).status.success() {
+        // Git goes there by itself: a process cannot be started in a directory that is gone.
+        let place = checkout.path().to_str().unwrap();
+        let git = |arguments: &[&str]| self.repository.try_git(&[&["-C", place], arguments].concat()).status.success();
+        if git(&["add", "--", &file]) && git(&["commit", "--quiet", "--message", &subject, "--", &file]) {
             self.story.push(format!("commit `{subject}` in {}", self.known[at].id));
             self.made.push(subject);
         }
