@@ -15,6 +15,9 @@ Examples:
 The worker waits for an engine that is not there yet, and registers again with one that restarts. On \
 SIGTERM or SIGINT it takes no new work, brings the running step to a recorded state, and leaves.
 
+With OTEL_ENABLED=true in its environment the worker sends spans and metrics to the engine; the span of a refusal \
+holds a stack trace of the worker.
+
 Exit codes:
   0  stopped as asked
   1  another worker holds the name on this engine, or the configuration cannot be applied

@@ -38,9 +38,6 @@ const WATCH: Duration = Duration::from_secs(1);
 const IDLE_WATCH: Duration = Duration::from_secs(3);
 /// How often the engine is asked who is connected, while nothing waits for it.
 const ASK_EVERY: Duration = Duration::from_secs(15);
-/// How long spans and log records are gathered before they leave, in milliseconds. The SDK's 100 would wake two threads
-/// ten times a second each.
-const TELEMETRY_MS: u64 = 5000;
 /// How often jobs are looked at that nobody may be running.
 const REDRIVE_EVERY: Duration = Duration::from_secs(30);
 /// Pause between two attempts to reach the engine.
@@ -63,7 +60,8 @@ pub struct ServeOptions {
     pub url: String,
     /// A YAML file that seeds the configuration when the engine stores none yet.
     pub seed: Option<PathBuf>,
-    /// Whether spans and log records go to the engine. One that drops them, as the embedded one does, is spared them.
+    /// Whether the SDK's spans and metrics go to the engine, where `OTEL_ENABLED` asks for them. An engine that drops them,
+    /// as the embedded one does, is spared them.
     pub telemetry: bool,
 }
 
@@ -158,13 +156,10 @@ fn connect(to: &ServeOptions) -> IIIClient {
         ..WorkerMetadata::default()
     };
     let mut options = InitOptions { metadata: Some(metadata), ..InitOptions::default() };
-    let telemetry = options.otel.get_or_insert_default();
-    if !to.telemetry {
-        telemetry.enabled = Some(false);
-    }
-    telemetry.logs_flush_interval_ms = Some(TELEMETRY_MS);
-    if std::env::var_os("OTEL_SPANS_FLUSH_INTERVAL_MS").is_none() {
-        telemetry.spans_flush_interval_ms = Some(TELEMETRY_MS);
+    // The SDK would send without being asked. Each span of a refusal holds a stack trace of this process, and the rest costs
+    // an idle worker twenty wake-ups a second. What the variable says is the SDK's to read.
+    if !to.telemetry || std::env::var_os("OTEL_ENABLED").is_none() {
+        options.otel.get_or_insert_default().enabled = Some(false);
     }
     iii_sdk::register_worker(&to.url, options)
 }
