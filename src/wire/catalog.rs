@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::bindings::BindingConfig;
 use super::configuration::{self, ConfigEntry};
-use super::handler;
+use super::handler::{self, Answer};
 use super::schedule::PruneSchedule;
 use crate::land::{land_step, start};
 use crate::model::Result;
@@ -32,7 +32,7 @@ pub struct Worker {
 }
 
 /// The work of one call.
-pub type Work = Pin<Box<dyn Future<Output = Result<Value>> + Send>>;
+pub type Work = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
 
 /// One function of the bus surface.
 pub struct Function {
@@ -79,14 +79,14 @@ fn whole_numbers(value: &mut Value) {
 fn function<Req, Res, F, Fut>(id: &'static str, description: &'static str, run: F) -> Function
 where
     Req: DeserializeOwned + JsonSchema + Send + 'static,
-    Res: Serialize + JsonSchema,
+    Res: Serialize + JsonSchema + Send + 'static,
     F: Fn(Arc<Worker>, Req) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Result<Res>> + Send,
 {
     let call = move |worker: Arc<Worker>, input: Value| -> Work {
         let run = run.clone();
         let actor = handler::actor(&input);
-        let work = async move { handler::response(&run(worker, handler::request(input)?).await?) };
+        let work = async move { Ok(Answer::new(run(worker, handler::request(input)?).await?)) };
         Box::pin(acting::on_behalf(actor, work))
     };
     Function {

@@ -7,13 +7,16 @@
 //!
 //! Invariants
 //! 1. Every refusal leaves with a code of `model::Code`, and without a stack trace.
-//! 2. No work is done on the SDK's thread.
+//! 2. No work is done on the SDK's thread but to write the answer as JSON, which happens once.
 
 use std::future::Future;
 
 use iii_sdk::errors::Error as SdkError;
-use serde::Serialize;
+use schemars::JsonSchema;
+use schemars::r#gen::SchemaGenerator;
+use schemars::schema::Schema;
 use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
@@ -47,13 +50,31 @@ pub fn actor(input: &Value) -> Actor {
     text("_caller_worker_id").map_or_else(Actor::worker, |id| Actor::caller(id, text("session_id")))
 }
 
-/// Turns an answer into JSON.
-///
-/// # Errors
-/// `W301` when it has no JSON form.
-pub fn response(answer: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(answer)
-        .map_err(|error| Error::new(Code::RecordUnreadable, format!("the answer has no JSON form: {error}")))
+/// What a function answers. The SDK makes JSON of whatever it is given; given JSON, it would make it a second time.
+pub struct Answer(Box<dyn erased_serde::Serialize + Send>);
+
+impl Answer {
+    /// An answer of any type.
+    pub fn new(answer: impl Serialize + Send + 'static) -> Self {
+        Answer(Box::new(answer))
+    }
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// Any: the schema that is registered is that of the type within.
+impl JsonSchema for Answer {
+    fn schema_name() -> String {
+        Value::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Value::json_schema(generator)
+    }
 }
 
 /// The HTTP status of a refusal.
@@ -96,16 +117,23 @@ fn http_body(input: &Value) -> Option<Value> {
     Some(input.get("body").cloned().unwrap_or(Value::Null))
 }
 
-fn http_answer(answer: Result<Value>) -> Value {
-    let (status, body) = match answer {
-        Ok(body) => (200, body),
+/// The envelope of an answer over HTTP.
+#[derive(Serialize)]
+struct HttpAnswer<T> {
+    status_code: u16,
+    /// Without a content type of its own the engine sends the body as JSON.
+    headers: Map<String, Value>,
+    body: T,
+}
+
+fn http_answer(answer: Result<Answer>) -> Answer {
+    match answer {
+        Ok(body) => Answer::new(HttpAnswer { status_code: 200, headers: Map::new(), body }),
         Err(error) => {
             let body = json!({"error": {"code": error.code.as_str(), "message": error.message}});
-            (http_status(error.code), body)
+            Answer::new(HttpAnswer { status_code: http_status(error.code), headers: Map::new(), body })
         }
-    };
-    // Without a content type of its own the engine sends the body as JSON.
-    json!({"status_code": status, "headers": {}, "body": body})
+    }
 }
 
 fn sdk_error(error: Error) -> SdkError {
@@ -116,10 +144,10 @@ fn sdk_error(error: Error) -> SdkError {
 ///
 /// # Errors
 /// The refusal, in the form that carries its code over the wire.
-pub async fn answer<F, Fut>(runtime: Handle, input: Value, work: F) -> std::result::Result<Value, SdkError>
+pub async fn answer<F, Fut>(runtime: Handle, input: Value, work: F) -> std::result::Result<Answer, SdkError>
 where
     F: FnOnce(Value) -> Fut,
-    Fut: Future<Output = Result<Value>> + Send + 'static,
+    Fut: Future<Output = Result<Answer>> + Send + 'static,
 {
     let body = http_body(&input);
     let over_http = body.is_some();
@@ -145,6 +173,10 @@ mod tests {
         name: String,
         #[serde(default)]
         count: Option<u64>,
+    }
+
+    fn json(answer: &Answer) -> Value {
+        serde_json::to_value(answer).unwrap()
     }
 
     #[test]
@@ -173,11 +205,12 @@ mod tests {
             "method": "POST", "path": "/worktree/get", "headers": {}, "body": {"a": 1},
             "trigger": {"type": "http", "path": "/worktree/get", "method": "POST"}
         });
-        let echoed = answer(Handle::current(), envelope.clone(), |body| async move { Ok(body) }).await.unwrap();
+        let echo = |body| async move { Ok(Answer::new(body)) };
+        let echoed = json(&answer(Handle::current(), envelope.clone(), echo).await.unwrap());
         assert_eq!(echoed["status_code"], 200);
         assert_eq!(echoed["body"], json!({"a": 1}));
         let refuse = |_| async { Err(Error::new(Code::NoSuchWorktree, "none")) };
-        let refused = answer(Handle::current(), envelope, refuse).await.unwrap();
+        let refused = json(&answer(Handle::current(), envelope, refuse).await.unwrap());
         assert_eq!(refused["status_code"], 404);
         assert_eq!(refused["body"], json!({"error": {"code": "W200", "message": "none"}}));
     }
@@ -185,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_answered_without_a_stack_trace_invariant_1() {
         let panicking = |_| async { panic!("boom") };
-        let error = answer(Handle::current(), json!({}), panicking).await.unwrap_err();
+        let error = answer(Handle::current(), json!({}), panicking).await.err().unwrap();
         let SdkError::Remote { code, stacktrace, message } = error else { panic!("{error}") };
         assert_eq!((code.as_str(), stacktrace), ("W300", None));
         assert!(!message.contains("boom"));

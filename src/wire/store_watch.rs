@@ -8,7 +8,7 @@ use iii_sdk::{IIIClient, RegisterFunction};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::handler;
+use super::handler::{self, Answer};
 use crate::worktrees::Context;
 use crate::worktrees::watch::{self, StoreChange};
 
@@ -25,7 +25,7 @@ pub fn register(client: &IIIClient, ctx: &Arc<Context>) {
         async move {
             handler::answer(runtime, input, move |input| async move {
                 watch::changed(&ctx, &handler::request::<StoreChange>(input)?).await?;
-                Ok(Value::Null)
+                Ok(Answer::new(()))
             })
             .await
         }
