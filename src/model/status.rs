@@ -71,17 +71,17 @@ pub struct WorktreeInfo {
 impl WorktreeInfo {
     /// The record as the reads answer it, with the lifecycle that holds right now.
     #[must_use]
-    pub fn new(record: Record, lifecycle: Lifecycle, status: Option<WorktreeStatus>) -> Self {
+    pub fn new(record: &Record, lifecycle: Lifecycle, status: Option<WorktreeStatus>) -> Self {
         WorktreeInfo {
-            worktree_id: record.worktree_id,
-            repo_path: record.repo_path,
-            repo_key: record.repo_key,
-            path: record.path,
-            branch: record.branch,
-            base_ref: record.base_ref,
-            base_sha: record.base_sha,
+            worktree_id: record.worktree_id.clone(),
+            repo_path: record.repo_path.clone(),
+            repo_key: record.repo_key.clone(),
+            path: record.path.clone(),
+            branch: record.branch.clone(),
+            base_ref: record.base_ref.clone(),
+            base_sha: record.base_sha.clone(),
             lifecycle,
-            session_id: record.session_id,
+            session_id: record.session_id.clone(),
             dev_port: record.dev_port,
             created_at: record.created_at,
             updated_at: record.updated_at,

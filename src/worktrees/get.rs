@@ -27,5 +27,5 @@ pub async fn run(ctx: &Context, request: Request) -> Result<WorktreeInfo> {
     let view = RepoView::new(ctx.git().repo(&from_text(&record.repo_key)));
     let status =
         if lifecycle == Lifecycle::Orphaned { None } else { inspect::status_or_null(ctx, &view, &record).await };
-    Ok(WorktreeInfo::new(record, lifecycle, status))
+    Ok(WorktreeInfo::new(&record, lifecycle, status))
 }

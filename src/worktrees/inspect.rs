@@ -131,9 +131,9 @@ impl RepoView {
     }
 
     /// A view of the repository of each of `records`, by its key; with `summaries` where it will be asked what changed.
-    pub async fn of_all(
+    pub async fn of_all<'a>(
         ctx: &Context,
-        records: impl Iterator<Item = &Record>,
+        records: impl Iterator<Item = &'a Arc<Record>>,
         summaries: bool,
     ) -> HashMap<String, Arc<RepoView>> {
         let mut by_repo: HashMap<&str, Vec<&Record>> = HashMap::new();
@@ -326,11 +326,11 @@ pub fn lifecycle_now(record: &Record) -> Lifecycle {
 
 /// [`lifecycle_now`] of each; that of many on all cores.
 #[must_use]
-pub fn lifecycles_now(records: &[Record]) -> Vec<Lifecycle> {
+pub fn lifecycles_now(records: &[Arc<Record>]) -> Vec<Lifecycle> {
     let threads = if records.len() < WORTH_A_THREAD { 1 } else { cores() };
     let part = records.len().div_ceil(threads).max(1);
     let mut all: Vec<Lifecycle> = records.iter().map(|record| record.lifecycle).collect();
-    let look = |(records, found): (&[Record], &mut [Lifecycle])| {
+    let look = |(records, found): (&[Arc<Record>], &mut [Lifecycle])| {
         for (record, found) in records.iter().zip(found) {
             *found = lifecycle_now(record);
         }

@@ -60,7 +60,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
         None => None,
     };
     let key = repo.as_ref().map(crate::git::Repo::key);
-    let records: Vec<Record> = ctx
+    let records: Vec<Arc<Record>> = ctx
         .registry
         .records()
         .into_iter()
@@ -92,13 +92,13 @@ async fn unmanaged(ctx: &Context, repo: &Repo) -> Result<Vec<UnmanagedWorktree>>
 }
 
 /// The records as they are answered, their statuses asked for side by side.
-async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> Vec<WorktreeInfo> {
+async fn infos(ctx: &Arc<Context>, records: Vec<Arc<Record>>, with_status: bool) -> Vec<WorktreeInfo> {
     let lifecycles = inspect::lifecycles_now(&records);
     let mut statuses: Vec<Option<WorktreeStatus>> = vec![None; records.len()];
     if with_status {
         let there = records.iter().zip(&lifecycles).enumerate().filter(|(_, (_, life))| **life != Lifecycle::Orphaned);
         let views = RepoView::of_all(ctx, there.clone().map(|(_, (record, _))| record), true).await;
-        let asked: Vec<(usize, Record)> = there.map(|(at, (record, _))| (at, record.clone())).collect();
+        let asked: Vec<(usize, Arc<Record>)> = there.map(|(at, (record, _))| (at, record.clone())).collect();
         let answers = side_by_side::run(asked, |(at, record)| {
             let (ctx, view) = (ctx.clone(), views.get(&record.repo_key).cloned());
             async move {
@@ -112,5 +112,5 @@ async fn infos(ctx: &Arc<Context>, records: Vec<Record>, with_status: bool) -> V
             statuses[at] = status;
         }
     }
-    records.into_iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
+    records.iter().zip(lifecycles).zip(statuses).map(|((r, l), s)| WorktreeInfo::new(r, l, s)).collect()
 }

@@ -130,7 +130,7 @@ pub(super) fn require_budget(ctx: &Context, settings: &Settings, repo_key: &str,
         .records()
         .into_iter()
         .filter(|r| r.repo_key == repo_key && super::inspect::lifecycle_now(r) != Lifecycle::Orphaned)
-        .map(|r| r.worktree_id)
+        .map(|r| r.worktree_id.clone())
         .collect();
     let entries = admin::entries(&from_text(repo_key)).map_err(|error| {
         Error::new(Code::GitFailed, format!("the worktrees of {repo_key} cannot be counted: {error}"))

@@ -86,7 +86,7 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     let over_quota = usage::check_quota(ctx).await;
     let mut response = Response { pruned: Vec::new(), skipped: Vec::new() };
     let records = ctx.registry.records().into_iter();
-    let records: Vec<Record> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
+    let records: Vec<Arc<Record>> = records.filter(|one| key.as_ref().is_none_or(|key| one.repo_key == *key)).collect();
     // Judged first without the lock, so that a sweep keeps nobody waiting, side by side, and those that stay as cheaply as
     // it can be told. Who works where is looked at only when it counts.
     let looked_at = records.iter().filter(|one| matches!(finished(ctx, one), Ok(None)));
@@ -97,10 +97,10 @@ pub async fn run(ctx: &Arc<Context>, request: Request) -> Result<Response> {
     } else {
         sweep(ctx, &records, judged).await
     };
-    let told = records.iter().zip(&swept).filter_map(|(record, swept)| Some((record, swept.as_ref().err()?)));
+    let told = records.iter().zip(&swept).filter_map(|(record, swept)| Some((&**record, swept.as_ref().err()?)));
     tell_skips(ctx, told.filter(|(_, skip)| skip.for_safety).collect()).await;
     for (record, swept) in records.into_iter().zip(swept) {
-        let id = record.worktree_id;
+        let id = record.worktree_id.clone();
         match swept {
             Ok(()) => response.pruned.push(id),
             Err(skip) => {
@@ -224,7 +224,7 @@ fn given_up<T>() -> Result<T, Skip> {
 /// Judges worktrees side by side; a verdict for each.
 async fn judge_all(
     ctx: &Arc<Context>,
-    records: &[Record],
+    records: &[Arc<Record>],
     view: impl Fn(&Record) -> Option<Arc<RepoView>>,
 ) -> Vec<Result<Verdict, Skip>> {
     let judged = side_by_side::run(records.to_vec(), |record| {
@@ -235,10 +235,10 @@ async fn judge_all(
 }
 
 /// Lets those stay in which a process works.
-async fn require_idle(records: &[Record], mut judged: Vec<Result<Verdict, Skip>>) -> Vec<Result<Verdict, Skip>> {
+async fn require_idle(records: &[Arc<Record>], mut judged: Vec<Result<Verdict, Skip>>) -> Vec<Result<Verdict, Skip>> {
     let whole = |verdict: &Result<Verdict, Skip>| matches!(verdict, Ok(Verdict::Remove(..)));
     let going: Vec<&Record> =
-        records.iter().zip(&judged).filter(|(_, verdict)| whole(verdict)).map(|pair| pair.0).collect();
+        records.iter().zip(&judged).filter(|(_, verdict)| whole(verdict)).map(|pair| &**pair.0).collect();
     let idle = remove::require_all_idle(&going).await;
     for (verdict, idle) in judged.iter_mut().filter(|verdict| whole(verdict)).zip(idle) {
         if let Err(error) = idle {
@@ -249,7 +249,11 @@ async fn require_idle(records: &[Record], mut judged: Vec<Result<Verdict, Skip>>
 }
 
 /// Takes away the worktrees that may go, some of one repository at a time; what came of each.
-async fn sweep(ctx: &Arc<Context>, records: &[Record], judged: Vec<Result<Verdict, Skip>>) -> Vec<Result<(), Skip>> {
+async fn sweep(
+    ctx: &Arc<Context>,
+    records: &[Arc<Record>],
+    judged: Vec<Result<Verdict, Skip>>,
+) -> Vec<Result<(), Skip>> {
     let mut swept: Vec<Result<(), Skip>> = judged.into_iter().map(|verdict| verdict.map(drop)).collect();
     let mut going: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, record) in records.iter().enumerate().filter(|(at, _)| swept[*at].is_ok()) {
@@ -272,14 +276,14 @@ async fn sweep_some(ctx: &Arc<Context>, repo_key: &str, ids: Vec<&str>) -> Vec<R
         Ok(guard) => guard,
         Err(error) => return ids.iter().map(|_| Err(error.clone().into())).collect(),
     };
-    let found: Vec<Result<Record>> = ids.iter().map(|id| ctx.registry.record(id)).collect();
-    let records: Vec<Record> = found.iter().flatten().cloned().collect();
+    let found: Vec<Result<Arc<Record>>> = ids.iter().map(|id| ctx.registry.record(id).map(Arc::new)).collect();
+    let records: Vec<Arc<Record>> = found.iter().flatten().cloned().collect();
     let judged = judge_all(ctx, &records, |_| None).await;
     let judged = require_idle(&records, judged).await;
     let taken = join_all(records.iter().zip(judged).map(async |(record, verdict)| take(ctx, record, verdict?).await));
     let taken: Vec<Result<bool, Skip>> = taken.await;
     let with_branch = records.iter().zip(&taken).filter(|(_, taken)| matches!(taken, Ok(true)));
-    let with_branch: Vec<&Record> = with_branch.map(|(record, _)| record).collect();
+    let with_branch: Vec<&Record> = with_branch.map(|(record, _)| &**record).collect();
     let mut deleted = branch::delete_branches(ctx, repo_key, &with_branch).await.into_iter();
     let ended = records.iter().zip(taken).map(|(record, taken)| {
         let branch_deleted = matches!(taken, Ok(true)) && deleted.next() == Some(true);

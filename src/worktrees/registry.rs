@@ -37,7 +37,7 @@ const DELETED: usize = 4096;
 
 #[derive(Default, Clone)]
 struct Memory {
-    records: HashMap<String, Record>,
+    records: HashMap<String, Arc<Record>>,
     jobs: HashMap<String, Job>,
     /// Worktree id → job id.
     active: HashMap<String, String>,
@@ -46,7 +46,7 @@ struct Memory {
     /// Worktree id → why its land job cannot be used.
     unreadable_lands: HashMap<String, Error>,
     /// Records that this process deleted, oldest first, as they were.
-    deleted: VecDeque<Record>,
+    deleted: VecDeque<Arc<Record>>,
 }
 
 /// The registry of one worker.
@@ -149,7 +149,7 @@ impl Registry {
         let mut fresh = Memory::default();
         for value in &records {
             match Record::from_value(value) {
-                Ok(record) => drop(fresh.records.insert(record.worktree_id.clone(), record)),
+                Ok(record) => drop(fresh.records.insert(record.worktree_id.clone(), Arc::new(record))),
                 Err(error) => fresh.note_unreadable(value, "worktree_id", error),
             }
         }
@@ -181,7 +181,7 @@ impl Registry {
     }
 
     /// Stores again what memory had newer than the store, and deletes what this process had deleted.
-    async fn write_back(&self, newer: Memory, stale: Vec<Record>) -> Result<()> {
+    async fn write_back(&self, newer: Memory, stale: Vec<Arc<Record>>) -> Result<()> {
         for record in newer.records.into_values() {
             let guard = self.lock(&record.repo_key).await?;
             // Somebody may have written it meanwhile; memory then has what counts.
@@ -232,7 +232,7 @@ impl Registry {
     /// Whether memory has exactly this value (null: nothing) under the key.
     fn holds(&self, scope: &str, key: &str, value: &Value) -> bool {
         let ours = self.read(|memory| match scope {
-            SCOPE_RECORDS => memory.records.get(key).map(stored),
+            SCOPE_RECORDS => memory.records.get(key).map(|record| stored(&**record)),
             SCOPE_JOBS => memory.jobs.get(key).map(stored),
             _ => memory.active.get(key).map(stored),
         });
@@ -263,7 +263,7 @@ impl Registry {
     /// `W200` when there is none, `W301` when it cannot be read.
     pub fn record(&self, worktree_id: &str) -> Result<Record> {
         self.read(|memory| match (memory.records.get(worktree_id), memory.unreadable.get(worktree_id)) {
-            (Some(record), _) => Ok(record.clone()),
+            (Some(record), _) => Ok(Record::clone(record)),
             (None, Some(error)) => Err(error.clone()),
             (None, None) => Err(Error::new(
                 Code::NoSuchWorktree,
@@ -280,8 +280,8 @@ impl Registry {
 
     /// All records, oldest first.
     #[must_use]
-    pub fn records(&self) -> Vec<Record> {
-        let mut records: Vec<Record> = self.read(|memory| memory.records.values().cloned().collect());
+    pub fn records(&self) -> Vec<Arc<Record>> {
+        let mut records: Vec<Arc<Record>> = self.read(|memory| memory.records.values().cloned().collect());
         records.sort_by(|a, b| (a.created_at, &a.worktree_id).cmp(&(b.created_at, &b.worktree_id)));
         records
     }
@@ -301,7 +301,7 @@ impl Registry {
         self.set(SCOPE_RECORDS, &record.worktree_id, stored(&record)?).await?;
         self.write(|memory| {
             memory.deleted.retain(|deleted| deleted.worktree_id != record.worktree_id);
-            memory.records.insert(record.worktree_id.clone(), record.clone())
+            memory.records.insert(record.worktree_id.clone(), Arc::new(record.clone()))
         });
         // The store is the truth: a marker that cannot follow is only older than it could be.
         let followed = tokio::task::spawn_blocking(move || marker::follow(&record)).await;
@@ -344,7 +344,7 @@ impl Registry {
         let after = Record::from_value(&value)?;
         let undisturbed = Record { fence: before.fence + 1, ..before.clone() } == after;
         let fence = after.fence;
-        self.write(|memory| memory.records.insert(worktree_id.clone(), after));
+        self.write(|memory| memory.records.insert(worktree_id.clone(), Arc::new(after)));
         Ok(undisturbed.then_some(fence))
     }
 
@@ -393,16 +393,16 @@ impl Memory {
     }
 
     /// Takes out the records that this process had deleted and that the store has again, unchanged.
-    fn take_deleted(&mut self) -> Vec<Record> {
+    fn take_deleted(&mut self) -> Vec<Arc<Record>> {
         let back = |record: &Record| self.records.get(&record.worktree_id).is_some_and(|now| now.age() <= record.age());
-        let stale: Vec<Record> = self.deleted.iter().filter(|record| back(record)).cloned().collect();
+        let stale: Vec<Arc<Record>> = self.deleted.iter().filter(|record| back(record)).cloned().collect();
         for record in &stale {
             self.records.remove(&record.worktree_id);
         }
         stale
     }
 
-    fn remember_deleted(&mut self, record: Record) {
+    fn remember_deleted(&mut self, record: Arc<Record>) {
         if self.deleted.len() == DELETED {
             self.deleted.pop_front();
         }
@@ -418,7 +418,7 @@ impl Memory {
                 return Outside::RecordGone;
             }
             SCOPE_RECORDS => match Record::from_value(value) {
-                Ok(record) if record.worktree_id == key => drop(self.records.insert(key.to_owned(), record)),
+                Ok(record) if record.worktree_id == key => drop(self.records.insert(key.to_owned(), Arc::new(record))),
                 Ok(record) => {
                     let why = format!("under the key {key} lies the record of {}", record.worktree_id);
                     self.records.remove(key);

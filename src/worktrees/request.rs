@@ -47,6 +47,9 @@ pub fn absolute_path(field: &str, text: &str) -> Result<PathBuf> {
 /// The path without symbolic links, `.` and `..`, as far as it exists; what does not exist is added as it is named.
 #[must_use]
 pub fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return real;
+    }
     let mut real = PathBuf::from("/");
     for part in path.components() {
         match part {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,9 @@ pub async fn run(ctx: &Context, request: Request) -> Result<Response> {
     let path = request::real_path(&given);
     // As it was named, a path may also lead through a link that took the place of a worktree.
     let is_plain = !given.components().any(|part| part == std::path::Component::ParentDir);
-    let holds =
-        |(place, record): &(PathBuf, Record)| path.starts_with(place) || (is_plain && given.starts_with(&record.path));
+    let holds = |(place, record): &(PathBuf, Arc<Record>)| {
+        path.starts_with(place) || (is_plain && given.starts_with(&record.path))
+    };
     // The innermost one: a worktree may lie inside another.
     let mut parents = HashMap::new();
     let places = ctx.registry.records().into_iter().map(|record| (place(&record, &mut parents), record));

@@ -1,5 +1,7 @@
 //! The part of the registry that is about lands: jobs, and the marks that say which one is live.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{Memory, Registry, stored};
@@ -159,7 +161,7 @@ impl Registry {
         let landing_value = stored(&landing)?;
         self.write(|memory| {
             memory.active.insert(id.clone(), job.job_id.clone());
-            memory.records.insert(id.clone(), landing);
+            memory.records.insert(id.clone(), Arc::new(landing));
             memory.jobs.insert(job.job_id.clone(), job.clone());
         });
         let (marked, told, queued) = tokio::join!(

@@ -1,6 +1,7 @@
 //! What operators see: states, locks, the use of the disk.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -167,9 +168,10 @@ async fn the_lifecycles_of_many_are_those_of_each() {
     let bench = Bench::new().await;
     let (record, _) = bench.create(&bench.repository("shop")).await;
     let gone = |number| Record { path: format!("{}-{number}", record.path), ..record.clone() };
-    let many: Vec<Record> = (0..2501).map(|n| if n % 7 == 0 { gone(n) } else { record.clone() }).collect();
+    let many = (0..2501).map(|n| Arc::new(if n % 7 == 0 { gone(n) } else { record.clone() }));
+    let many: Vec<Arc<Record>> = many.collect();
     let found = inspect::lifecycles_now(&many);
-    assert_eq!(found, many.iter().map(inspect::lifecycle_now).collect::<Vec<_>>());
+    assert_eq!(found, many.iter().map(|record| inspect::lifecycle_now(record)).collect::<Vec<_>>());
     assert_eq!(found.iter().filter(|one| **one == Lifecycle::Orphaned).count(), 358);
     assert_eq!(inspect::lifecycles_now(&[]), []);
 }
